@@ -1,0 +1,1 @@
+"""What the engine's tests share: small worlds, brute-force models, an independent book-keeper."""
