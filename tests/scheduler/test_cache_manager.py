@@ -423,10 +423,13 @@ def assert_found(manager: CacheManager, live: list[Req], *slots: int) -> None:
 
 
 def test_integrity_holds_between_preparing_and_launching() -> None:
+    """Then a request also owns the pages that were taken for the step to come."""
     manager, a, b = living()
-    a.device_len = a.cached_len + 1
-    manager.allocate_paged([a, b])
-    manager.check_integrity([a, b])
+    step(manager, a)  # six tokens: the next one needs a page
+    manager.allocate_paged([a])
+    manager.check_integrity([a, b], prepared=[a])
+    with pytest.raises(RuntimeError):
+        manager.check_integrity([a, b])
 
 
 def test_integrity_finds_a_slot_that_is_free_and_cached() -> None:
@@ -513,6 +516,18 @@ def test_integrity_finds_a_missed_lock() -> None:
     manager.unlock(b.cache_handle)
     with pytest.raises(RuntimeError):
         manager.check_integrity([a, b])
+
+
+def test_integrity_finds_a_locked_prefix_that_was_evicted() -> None:
+    """The end of a missed lock: the node has left the tree, its request still reads its slots."""
+    manager = make_manager(8, 2)
+    a = admit(manager, [1, 2, 3, 4, 5], row=0)
+    step(manager, a)
+    manager.cache_req(a, finished=False)
+    manager.unlock(a.cache_handle)
+    manager._free(manager.prefix_cache.evict(4))
+    with pytest.raises(RuntimeError):
+        manager.check_integrity([a])
 
 
 def test_integrity_finds_a_lock_too_many() -> None:
