@@ -1,0 +1,48 @@
+"""Where a model comes from: its shape, weights and tokenizer under one roof."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+
+from .config import ModelConfig
+from .tokenizer import Tokenizer
+
+
+class ModelSource(ABC):
+    """An opened model, whose weights are read only when asked for.
+
+    ``name`` is what the user called it.
+    """
+
+    name: str
+    config: ModelConfig
+    eos_token_ids: tuple[int, ...]
+
+    @property
+    def vocab_size(self) -> int:
+        """The number of logits, which may exceed the tokenizer's vocabulary by padding."""
+        return self.config.vocab_size
+
+    @abstractmethod
+    def state_dict(self, dtype: torch.dtype, device: torch.device) -> dict[str, torch.Tensor]:
+        """The weights of the current tensor-parallel rank, merged and cut; fresh at each call.
+
+        Raises:
+            ValueError: a wrong or partial checkpoint; names the tensor.
+        """
+
+    @abstractmethod
+    def _make_tokenizer(self) -> Tokenizer: ...
+
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer, made once.
+
+        Raises:
+            ImportError: it needs the ``tokenizers`` package.
+            ValueError: the model has no tokenizer, or one that is not supported.
+        """
+        if not hasattr(self, "_tokenizer"):
+            self._tokenizer = self._make_tokenizer()
+        return self._tokenizer
