@@ -1,0 +1,114 @@
+"""Paged attention in plain torch: the reference for every kernel, and what a CPU runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from ..core import Batch, get_global_ctx
+from .base import BaseAttnBackend, PagedMetadata, make_paged_metadata
+
+if TYPE_CHECKING:
+    from ..models.config import ModelConfig
+
+
+@dataclass
+class TorchMetadata(PagedMetadata):
+    """``slots``: (bs, max_seqlen_k) int64, each request's slots by position.
+
+    Beyond a request's length its first slot stands in: it is read, multiplied by an attention
+    weight of 0, and must be finite for that, which an unowned slot need not be.
+    ``mask``: (bs, 1, 1, max_seqlen_k) bool for one new token each, else None.
+    """
+
+    slots: torch.Tensor
+    mask: torch.Tensor | None
+    seqlens: list[tuple[int, int]]  # (extend_len, device_len) per request, on the host
+
+
+class TorchAttnBackend(BaseAttnBackend):
+    """Gathers K and V of the batch by slot each step; keeps no second copy of the cache."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        ctx = get_global_ctx()
+        self.kvcache = ctx.kv_cache
+        self.page_size = ctx.page_size
+        self.page_table = ctx.page_table
+        self.scale = config.head_dim**-0.5
+
+    def forward(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, layer_id: int, batch: Batch
+    ) -> torch.Tensor:
+        self.store(k, v, layer_id, batch)
+        metadata = batch.attn_metadata
+        assert isinstance(metadata, TorchMetadata)
+        k_cache = self.kvcache.k_cache(layer_id).flatten(0, 1)  # (N'·P, H_kv, D)
+        v_cache = self.kvcache.v_cache(layer_id).flatten(0, 1)
+        if metadata.mask is not None:
+            return self._decode(q, k_cache, v_cache, metadata.slots, metadata.mask)
+        outputs = []
+        rows = q.split([extend_len for extend_len, _ in metadata.seqlens])
+        for q_req, slots, lens in zip(rows, metadata.slots, metadata.seqlens, strict=True):
+            outputs.append(self._extend(q_req, k_cache, v_cache, slots[: lens[1]]))
+        return torch.cat(outputs)  # (T, H_q, D)
+
+    def prepare_metadata(self, batch: Batch) -> None:
+        fields = make_paged_metadata(batch, self.page_table, self.page_size)
+        offsets = torch.arange(self.page_size, device=self.page_table.device)
+        starts = fields["page_table"].long() * self.page_size
+        slots = (starts[..., None] + offsets).flatten(1)[:, : fields["max_seqlen_k"]]
+        positions = torch.arange(fields["max_seqlen_k"], device=slots.device)
+        known = positions < fields["cache_seqlens"][:, None]  # (bs, max_seqlen_k)
+        decode = fields["max_seqlen_q"] == 1
+        batch.attn_metadata = TorchMetadata(
+            **fields,
+            slots=torch.where(known, slots, slots[:, :1]),
+            mask=known[:, None, None, :] if decode else None,
+            seqlens=[(req.extend_len, req.device_len) for req in batch.padded_reqs],
+        )
+
+    def init_capture_graph(self, max_seq_len: int, bs_list: list[int]) -> None:
+        raise NotImplementedError("the torch backend is not captured into CUDA graphs; use triton.")
+
+    def prepare_for_capture(self, batch: Batch) -> None:
+        raise NotImplementedError("the torch backend is not captured into CUDA graphs; use triton.")
+
+    def prepare_for_replay(self, batch: Batch) -> None:
+        raise NotImplementedError("the torch backend is not captured into CUDA graphs; use triton.")
+
+    def _decode(
+        self,
+        q: torch.Tensor,
+        k_cache: torch.Tensor,
+        v_cache: torch.Tensor,
+        slots: torch.Tensor,
+        mask: torch.Tensor,
+    ) -> torch.Tensor:
+        """One new token for each of bs requests: (bs, H_q, D)."""
+        k = k_cache[slots].transpose(1, 2)  # (bs, H_kv, max_seqlen_k, D)
+        v = v_cache[slots].transpose(1, 2)
+        out = scaled_dot_product_attention(
+            q.unsqueeze(2), k, v, attn_mask=mask, scale=self.scale, enable_gqa=True
+        )
+        return out.squeeze(2)
+
+    def _extend(
+        self, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, slots: torch.Tensor
+    ) -> torch.Tensor:
+        """All new tokens of one request, (n, H_q, D), over its whole context."""
+        new, total = q.shape[0], len(slots)
+        k = k_cache[slots].transpose(0, 1)  # (H_kv, device_len, D)
+        v = v_cache[slots].transpose(0, 1)
+        mask = torch.ones(new, total, dtype=torch.bool, device=q.device).tril(total - new)
+        out = scaled_dot_product_attention(
+            q.transpose(0, 1)[None],
+            k[None],
+            v[None],
+            attn_mask=mask,
+            scale=self.scale,
+            enable_gqa=True,
+        )
+        return out[0].transpose(0, 1)  # (n, H_q, D)

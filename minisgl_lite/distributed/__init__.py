@@ -1,0 +1,13 @@
+"""Tensor parallelism: who this rank is, and the two collectives a layer needs."""
+
+from .impl import DistributedCommunicator
+from .info import DistributedInfo, get_tp_info, set_tp_info, try_get_tp_info, use_tp_info
+
+__all__ = [
+    "DistributedCommunicator",
+    "DistributedInfo",
+    "get_tp_info",
+    "set_tp_info",
+    "try_get_tp_info",
+    "use_tp_info",
+]

@@ -1,0 +1,51 @@
+"""What an engine is built from (mini-sglang: engine/config.py)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from ..distributed import DistributedInfo
+from ..distributed.info import SINGLE
+
+DEFAULT_CPU_TOKENS = 8192
+"""Slots of the pool on a CPU when ``num_page_override`` is not given."""
+
+
+@dataclass
+class EngineConfig:
+    """Settings of one engine; ``model_path`` as ``minisgl_lite.models.open_model`` takes it.
+
+    ``num_page_override``: pages the scheduler manages; without it, ``memory_ratio`` of the free
+    device memory on CUDA, 8,192 tokens on a CPU. ``cuda_graph_bs``: decode batch sizes to pad to,
+    captured on CUDA; on a CPU only the padding happens. Empty or None: neither.
+    """
+
+    model_path: str = "smollm2"
+    tp_info: DistributedInfo = field(default=SINGLE)
+    dtype: torch.dtype = torch.float32
+    max_running_req: int = 64
+    attention_backend: str = "auto"
+    cuda_graph_bs: list[int] | None = None
+    page_size: int = 16
+    memory_ratio: float = 0.9
+    max_seq_len_override: int | None = None
+    num_page_override: int | None = None
+    device: str | None = None
+    allow_download: bool = False
+
+    def validate(self) -> None:
+        """Raises ValueError naming the first setting that is not allowed."""
+        for name in ("max_running_req", "page_size", "max_seq_len_override", "num_page_override"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} {value} is not allowed: 1 or more.")
+        if not 0.0 < self.memory_ratio <= 1.0:
+            raise ValueError(
+                f"memory_ratio {self.memory_ratio} is not allowed: above 0, at most 1."
+            )
+        if any(size < 1 for size in self.cuda_graph_bs or ()):
+            raise ValueError(
+                f"cuda_graph_bs {self.cuda_graph_bs} is not allowed: sizes of 1 or more."
+            )

@@ -1,0 +1,249 @@
+"""The offline entry point: prompts in, texts out (mini-sglang: llm/llm.py)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+
+from .core import SamplingParams
+from .engine import Engine, LoadedModel
+from .message import AbortBackendMsg, DetokenizeMsg, UserMsg
+from .models import Tokenizer
+from .scheduler import Managers, MessageQueue, Scheduler, SchedulerConfig
+from .scheduler.scheduler import ForwardData
+from .utils.interrupts import deferred_interrupt
+
+Prompt: TypeAlias = "str | list[int]"
+
+
+class TokenEvent(NamedTuple):
+    """One token of prompt number ``index``, or its error (then ``token`` is -1).
+
+    ``reason`` is None until the last: "stop", "length" or "error: …". The token that ends a text
+    with "stop" is not part of it.
+    """
+
+    index: int
+    token: int
+    reason: str | None
+
+
+@dataclass
+class RequestStatus:
+    """A request of a running ``stream``, and its results not yet taken."""
+
+    index: int
+    events: deque[TokenEvent] = field(default_factory=deque)
+    finished: bool = False
+
+
+class LLM(Scheduler):
+    """A model with its engine and scheduler; any number of them live in one process.
+
+    Args:
+        model_path: "smollm2", "tiny", a GGUF file, a safetensors folder, or a hub name.
+        dtype: of weights and cache; fp32 gives the tokens that the book shows.
+        page_size, num_pages: the pool; without ``num_pages`` a CPU gets 8,192 tokens.
+        overlap: prepare the next batch while the device runs this one.
+        loaded: weights of another LLM's engine (``other.engine.loaded``), to share them.
+        managers: other manager classes than this package's own.
+        config: further fields of ``SchedulerConfig``.
+    """
+
+    def __init__(
+        self,
+        model_path: str = "smollm2",
+        dtype: torch.dtype = torch.float32,
+        *,
+        page_size: int = 16,
+        num_pages: int | None = None,
+        cache_type: str = "radix",
+        overlap: bool = False,
+        loaded: LoadedModel | None = None,
+        managers: Managers = Managers(),  # noqa: B008 - an immutable tuple of classes
+        **config: Any,
+    ) -> None:
+        settings = SchedulerConfig(
+            model_path=model_path,
+            dtype=dtype,
+            page_size=page_size,
+            num_page_override=num_pages,
+            cache_type=cache_type,
+            **config,
+        )
+        engine = Engine(settings, loaded=loaded)
+        settings.eos_token_id = settings.eos_token_id or engine.loaded.source.eos_token_ids
+        super().__init__(settings, engine, MessageQueue(), managers=managers)
+        self.config = settings
+        self.overlap = overlap
+        self.status_map: dict[int, RequestStatus] = {}
+        self.counter = 0
+        self.closed = False
+        self._last_data: ForwardData | None = None
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.engine.loaded.source.tokenizer()
+
+    def generate(
+        self,
+        prompts: Sequence[str] | Sequence[list[int]],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Answer all ``prompts``; one dict each, in order: text, token_ids, finish_reason, error.
+
+        A prompt that can't be run gets its ``error`` (else None), with no tokens; the others go on.
+        ``sampling_params``: one for all, or one each; none means greedy.
+
+        Raises:
+            ValueError: ``prompts`` is one string, or the numbers of prompts and params differ.
+        """
+        results: list[dict[str, Any]] = [
+            {"text": "", "token_ids": [], "finish_reason": None, "error": None} for _ in prompts
+        ]
+        for index, token, reason in self.stream(prompts, sampling_params):
+            result = results[index]
+            if reason is not None and reason.startswith("error"):
+                result["finish_reason"], result["error"] = "error", reason.removeprefix("error: ")
+                continue
+            result["finish_reason"] = reason
+            if reason != "stop":
+                result["token_ids"].append(token)
+        for result in results:
+            if result["token_ids"]:
+                result["text"] = self.tokenizer.decode(result["token_ids"])
+        return results
+
+    def stream(  # type: ignore[override]
+        self,
+        prompts: Sequence[str] | Sequence[list[int]],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+    ) -> Iterator[TokenEvent]:
+        """Yield the tokens of all ``prompts`` as they come.
+
+        Closing the iterator, or Ctrl-C, aborts what still runs and leaves the engine usable.
+        """
+        params = self._one_each(prompts, sampling_params)
+        uids: list[int] = []
+        try:
+            for index, (prompt, param) in enumerate(zip(prompts, params, strict=True)):
+                uids.append(self._submit(index, prompt, param))
+            while any(uid in self.status_map for uid in uids):
+                yield from self._take(uids)
+                if any(uid in self.status_map for uid in uids):
+                    self.run_turn()
+        finally:
+            self._drop(uids)
+
+    def run_turn(self) -> None:
+        """One turn of the loop, normal or overlapped; Ctrl-C waits for its end."""
+        if self.closed:
+            raise RuntimeError("this LLM is closed; make a new one.")
+        with deferred_interrupt():
+            if self.overlap:
+                self._last_data = self.overlap_loop(self._last_data)
+            else:
+                self.normal_loop()
+            self._deliver()
+
+    def fork(self, **changes: Any) -> LLM:
+        """A new LLM over the same weights, with other settings: ``llm.fork(page_size=4)``."""
+        same = {
+            "dtype": self.config.dtype,
+            "page_size": self.config.page_size,
+            "num_pages": self.config.num_page_override,
+            "cache_type": self.config.cache_type,
+            "overlap": self.overlap,
+            "max_running_req": self.config.max_running_req,
+            "max_extend_tokens": self.config.max_extend_tokens,
+            "attention_backend": self.config.attention_backend,
+            "cuda_graph_bs": self.config.cuda_graph_bs,
+            "max_seq_len_override": self.config.max_seq_len_override,
+            "device": self.config.device,
+        }
+        return LLM(self.config.model_path, loaded=self.engine.loaded, **(same | changes))
+
+    def close(self) -> None:
+        """End what still runs and free weights and pool. Closing twice is fine."""
+        if self.closed:
+            return
+        self._drop(list(self.status_map))
+        self.closed = True
+        self.engine.shutdown()
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _submit(self, index: int, prompt: Prompt, params: SamplingParams) -> int:
+        uid, self.counter = self.counter, self.counter + 1
+        status = self.status_map[uid] = RequestStatus(index)
+        try:
+            input_ids = self._tokenize_one(prompt)
+        except ValueError as error:
+            status.events.append(TokenEvent(index, -1, f"error: {error}"))
+            status.finished = True
+        else:
+            self._queue.send(UserMsg(uid, input_ids, params))
+        return uid
+
+    def _tokenize_one(self, prompt: Prompt) -> torch.Tensor:
+        """(n,) int32 on the CPU; the scheduler checks what it says."""
+        ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+        for token in ids:
+            if not isinstance(token, int) or not 0 <= token < 2**31:
+                vocab = self.engine.sampler.vocab_size
+                raise ValueError(f"token id {token!r} is outside the vocabulary [0, {vocab}).")
+        return torch.tensor(ids, dtype=torch.int32)
+
+    def _one_each(
+        self, prompts: Sequence[Any], params: SamplingParams | Sequence[SamplingParams] | None
+    ) -> Sequence[SamplingParams]:
+        if isinstance(prompts, str):
+            raise ValueError(f"prompts is one string, {prompts[:40]!r}; give a list of prompts.")
+        if params is None or isinstance(params, SamplingParams):
+            return [params or SamplingParams()] * len(prompts)
+        if len(params) != len(prompts):
+            raise ValueError(f"{len(prompts)} prompts and {len(params)} sampling_params; one each.")
+        return params
+
+    def _deliver(self) -> None:
+        """Hand this turn's results to the streams that wait for them."""
+        replies, self._queue.replies = self._queue.replies, []
+        for reply in replies:
+            status = self.status_map.get(reply.uid)
+            if status is not None:
+                status.events.append(TokenEvent(status.index, reply.next_token, reply.reason))
+                status.finished = reply.finished
+
+    def _take(self, uids: list[int]) -> Iterator[TokenEvent]:
+        for uid in uids:
+            status = self.status_map.get(uid)
+            while status is not None and status.events:
+                yield status.events.popleft()
+            if status is not None and status.finished:
+                del self.status_map[uid]
+
+    def _drop(self, uids: list[int]) -> None:
+        """Abort those of ``uids`` that still run, and turn the loop until they are released."""
+        running = [uid for uid in uids if self.status_map.pop(uid, None) is not None]
+        if not running or self.closed:
+            return
+        self._queue.send(*(AbortBackendMsg(uid) for uid in running))
+        self.run_turn()
+        while self.overlap and self._last_data is not None and not self.status_map:
+            self.run_turn()
+
+    @property
+    def _queue(self) -> MessageQueue:
+        assert isinstance(self.io, MessageQueue)
+        return self.io
+
+
+__all__ = ["LLM", "DetokenizeMsg", "TokenEvent"]

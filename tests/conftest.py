@@ -1,0 +1,23 @@
+"""What all tests share: one torch thread, and no context left current by one test for the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from minisgl_lite import core
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def clean_context() -> Iterator[None]:
+    """Each test starts and ends with no context current."""
+    core._GLOBAL_CTX = None
+    yield
+    core._GLOBAL_CTX = None
