@@ -129,11 +129,11 @@ class Batch:
 
     reqs: list[Req]
     phase: Literal["prefill", "decode"]
-    input_ids: torch.Tensor = field(init=False)
-    positions: torch.Tensor = field(init=False)
-    out_loc: torch.Tensor = field(init=False)
-    padded_reqs: list[Req] = field(init=False)
-    attn_metadata: BaseAttnMetadata = field(init=False)
+    input_ids: torch.Tensor = field(init=False, repr=False)
+    positions: torch.Tensor = field(init=False, repr=False)
+    out_loc: torch.Tensor = field(init=False, repr=False)
+    padded_reqs: list[Req] = field(init=False, repr=False)
+    attn_metadata: BaseAttnMetadata = field(init=False, repr=False)
     batch_id: int = field(default=-1, init=False)  # counted by the scheduler
 
     @property

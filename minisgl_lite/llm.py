@@ -18,16 +18,17 @@ from .scheduler.scheduler import ForwardData
 from .utils.interrupts import deferred_interrupt
 
 Prompt: TypeAlias = "str | list[int]"
+"""Text, or token ids of the model's vocabulary."""
 
 
 class TokenEvent(NamedTuple):
-    """One token of prompt number ``index``, or its error (then ``token`` is -1).
+    """One token of prompt number ``prompt``, or its error (then ``token`` is -1).
 
     ``reason`` is None until the last: "stop", "length" or "error: …". The token that ends a text
     with "stop" is not part of it.
     """
 
-    index: int
+    prompt: int
     token: int
     reason: str | None
 
@@ -59,7 +60,7 @@ class LLM(Scheduler):
         model_path: str = "smollm2",
         dtype: torch.dtype = torch.float32,
         *,
-        page_size: int = 16,
+        page_size: int = 1,
         num_pages: int | None = None,
         cache_type: str = "radix",
         overlap: bool = False,
@@ -91,7 +92,7 @@ class LLM(Scheduler):
 
     def generate(
         self,
-        prompts: Sequence[str] | Sequence[list[int]],
+        prompts: Sequence[Prompt],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
     ) -> list[dict[str, Any]]:
         """Answer all ``prompts``; one dict each, in order: text, token_ids, finish_reason, error.
@@ -120,7 +121,7 @@ class LLM(Scheduler):
 
     def stream(  # type: ignore[override]
         self,
-        prompts: Sequence[str] | Sequence[list[int]],
+        prompts: Sequence[Prompt],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
     ) -> Iterator[TokenEvent]:
         """Yield the tokens of all ``prompts`` as they come.
@@ -152,7 +153,7 @@ class LLM(Scheduler):
 
     def fork(self, **changes: Any) -> LLM:
         """A new LLM over the same weights, with other settings: ``llm.fork(page_size=4)``."""
-        same = {
+        same: dict[str, Any] = {
             "dtype": self.config.dtype,
             "page_size": self.config.page_size,
             "num_pages": self.config.num_page_override,

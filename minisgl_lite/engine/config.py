@@ -25,10 +25,10 @@ class EngineConfig:
     model_path: str = "smollm2"
     tp_info: DistributedInfo = field(default=SINGLE)
     dtype: torch.dtype = torch.float32
-    max_running_req: int = 64
+    max_running_req: int = 256
     attention_backend: str = "auto"
     cuda_graph_bs: list[int] | None = None
-    page_size: int = 16
+    page_size: int = 1
     memory_ratio: float = 0.9
     max_seq_len_override: int | None = None
     num_page_override: int | None = None

@@ -41,7 +41,7 @@ def sample_impl(
     """
     greedy = temperatures <= 0.0
     scaled = logits / torch.where(greedy, 1.0, temperatures)[:, None]
-    probs, order = scaled.softmax(-1).sort(-1, descending=True, stable=True)  # (bs, vocab)
+    probs, order = scaled.softmax(-1).sort(dim=-1, descending=True, stable=True)  # (bs, vocab)
     ranks = torch.arange(probs.shape[-1], device=probs.device)
     before = probs.cumsum(-1) - probs
     kept = (ranks < top_k[:, None]) & (before < top_p[:, None])

@@ -44,15 +44,12 @@ def _check(
         raise ValueError(
             f"indices are (T,) int32 or int64, not {tuple(indices.shape)} {indices.dtype}."
         )
-    slots, *row = k_cache.shape
+    slots, heads, dim = k_cache.shape
+    fitting = ((len(indices), heads, dim), (len(indices), heads * dim))
     for name, rows in (("k", k), ("v", v)):
-        if (
-            rows.shape[0] != len(indices)
-            or rows[0:1].numel() * len(rows) != len(rows) * row[0] * row[1]
-        ):
+        if tuple(rows.shape) not in fitting:
             raise ValueError(
-                f"{name} has shape {tuple(rows.shape)};"
-                f" {len(indices)} rows of {tuple(row)} are needed."
+                f"{name} has shape {tuple(rows.shape)}; {fitting[0]} or {fitting[1]} is needed."
             )
         if rows.dtype != k_cache.dtype or rows.device != k_cache.device:
             raise ValueError(

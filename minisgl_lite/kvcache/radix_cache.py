@@ -119,15 +119,16 @@ class RadixPrefixCache(BasePrefixCache):
         self.page_size = get_global_ctx().page_size
         self.key_fn = _get_key_fn(self.page_size)
         self.empty_tensor = torch.empty(0, dtype=torch.int32, device=device)
+        self.evictable_size = 0
+        self.protected_size = 0
         self.reset()
 
     def reset(self) -> None:
-        if getattr(self, "protected_size", 0) > 0:
+        if self.protected_size > 0:
             raise RuntimeError(
                 f"can't reset: {self.protected_size} tokens are locked by live requests."
             )
         self.evictable_size = 0
-        self.protected_size = 0
         self._clock = 0
         self._next_uuid = 0
         self.root_node = self._number(RadixTreeNode(self.key_fn))
@@ -203,7 +204,7 @@ class RadixPrefixCache(BasePrefixCache):
                 raise RuntimeError(f"node {node.uuid} does not hang where its key belongs.")
             if node.length == 0 or node.length % self.page_size != 0:
                 raise RuntimeError(f"node {node.uuid} holds {node.length} tokens, not whole pages.")
-            if not 0 <= node.ref_count <= node.parent.ref_count:
+            if not node.parent.is_root() and node.ref_count > node.parent.ref_count:
                 raise RuntimeError(
                     f"node {node.uuid} is locked {node.ref_count} times, its parent"
                     f" {node.parent.uuid} {node.parent.ref_count} times."

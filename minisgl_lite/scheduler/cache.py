@@ -37,6 +37,7 @@ class CacheManager:
         self.page_table = page_table
         self._queue = deque(range(0, num_pages * page_size, page_size))
         self._lazy: list[int] | None = None
+        self._spans: list[Span] = []
         self._hooks = NO_HOOKS
         with use_ctx(Context(page_size, tp_info=get_tp_info())):
             self.prefix_cache = create_prefix_cache(device=self.device, type=type)
@@ -87,31 +88,28 @@ class CacheManager:
             RuntimeError: not enough pages even then; nothing is changed.
         """
         page_size = self.page_size
+        self._spans = []
         spans: list[Span] = []
-        needed_pages = 0
         for req in reqs:
             first, last = div_ceil(req.cached_len, page_size), div_ceil(req.device_len, page_size)
             if last > first:
                 spans.append((req, first, last))
-                needed_pages += last - first
-        if needed_pages == 0:
+        if not spans:
             return
-        pages = self._allocate(needed_pages)
-        _write_page_table(
-            self.page_table,
-            self._page_to_token(pages),
-            [(req.table_idx, first, last) for req, first, last in spans],
-            page_size,
-        )
+        info = [(req.table_idx, first, last) for req, first, last in spans]
+        _check_spans(self.page_table, info, page_size)
+        pages = self._allocate(sum(last - first for _, first, last in spans))
+        _write_page_table(self.page_table, self._page_to_token(pages), info, page_size)
+        self._spans = spans
         if self.hooks.active:
             self.hooks.emit("on_allocate", spans, pages.tolist())
 
-    def take_back(self, reqs: list[Req]) -> None:
-        """Return what ``allocate_paged(reqs)`` gave for a step that was never launched."""
-        for req in reqs:
-            first = div_ceil(req.cached_len, self.page_size) * self.page_size
-            last = div_ceil(req.device_len, self.page_size) * self.page_size
-            self._free(self.page_table[req.table_idx, first:last])
+    def take_back(self) -> None:
+        """Return what the last ``allocate_paged`` gave, for a step that failed."""
+        spans, self._spans = self._spans, []
+        for req, first, last in spans:
+            start, end = first * self.page_size, last * self.page_size
+            self._free(self.page_table[req.table_idx, start:end])
 
     def cache_req(self, req: Req, *, finished: bool) -> None:
         """Register the whole pages of [0, cached_len) and return what can't stay.
@@ -232,8 +230,22 @@ def _write_page_table(
     Raises:
         ValueError: a row or page lies outside the table, or the slots are more or fewer.
     """
+    _check_spans(page_table, allocation_info, page_size)
     rows: list[int] = []
     cols: list[int] = []
+    for row, first, last in allocation_info:
+        rows.extend([row] * ((last - first) * page_size))
+        cols.extend(range(first * page_size, last * page_size))
+    if len(rows) != len(allocated):
+        raise ValueError(f"{len(allocated)} slots can't fill {len(rows)} places.")
+    device = page_table.device
+    where = (to_device(rows, torch.int64, device), to_device(cols, torch.int64, device))
+    page_table[where] = allocated
+
+
+def _check_spans(
+    page_table: torch.Tensor, allocation_info: list[tuple[int, int, int]], page_size: int
+) -> None:
     height, width = page_table.shape
     for row, first, last in allocation_info:
         if not (0 <= row < height and 0 <= first <= last and last * page_size <= width):
@@ -241,11 +253,3 @@ def _write_page_table(
                 f"row {row}, pages [{first}, {last}) of {page_size} tokens are outside the page"
                 f" table of {height} rows and {width} columns."
             )
-        rows.extend([row] * ((last - first) * page_size))
-        cols.extend(range(first * page_size, last * page_size))
-    if len(rows) != len(allocated):
-        raise ValueError(f"{len(allocated)} slots can't fill {len(rows)} places.")
-    device = page_table.device
-    page_table[to_device(rows, torch.int64, device), to_device(cols, torch.int64, device)] = (
-        allocated
-    )

@@ -74,11 +74,14 @@ def _wrong_locks(cache: RadixPrefixCache, live: list[Req]) -> Iterator[str]:
             expected[node.uuid] += 1
             node = node.parent
     for node in cache.nodes():
-        if node.ref_count != expected[node.uuid]:
+        holders = expected.pop(node.uuid, 0)
+        if node.ref_count != holders:
             yield (
                 f"node {node.uuid} (slots {node.value.tolist()}) is locked {node.ref_count} times,"
-                f" held by {expected[node.uuid]} live requests"
+                f" held by {holders} live requests"
             )
+    for uuid, holders in expected.items():
+        yield f"node {uuid} was evicted while {holders} live requests hold it"
 
 
 def _wrong_matches(manager: CacheManager, live: list[Req]) -> Iterator[str]:

@@ -67,17 +67,20 @@ class PrefillAdder:
         it, and the need is compared once more.
         """
         if self.table_manager.available_size == 0:
-            return self._refuse(req, 0, "rows")
+            self._refuse(req, 0, "rows")
+            return None
         handle = self.cache_manager.match_req(req).cuda_handle
         if self._hooks.active:
             self._hooks.emit("on_match", req, handle)
         need = self._needed_size(req, handle.cached_len)
         if not self._fits(need):
-            return self._refuse(req, need, "pages")
+            self._refuse(req, need, "pages")
+            return None
         self.cache_manager.lock(handle)
         if not self._fits(need):
             self.cache_manager.unlock(handle)
-            return self._refuse(req, need, "pages")
+            self._refuse(req, need, "pages")
+            return None
         table_idx = self.table_manager.allocate()
         if handle.cached_len > 0:
             matched = handle.get_matched_indices()

@@ -101,6 +101,7 @@ class Scheduler:
         self.aborted_reqs: set[Req] = set()
         self.turn = 0
         self._launched: list[Batch] = []
+        self._ongoing: ForwardData | None = None
         self._num_batches = 0
 
     @property
@@ -134,11 +135,12 @@ class Scheduler:
 
         Returns the data of batch i+1, to be handed to the next turn.
         """
+        last_data = self._ongoing or last_data  # NOTE: a turn that raised returned nothing
         with self._one_turn():
             self._receive(blocking=not self.has_work)
-            ongoing_data = self._launch_next()
+            self._ongoing = self._launch_next()
             self._process_last_data(last_data)
-        return ongoing_data
+        return self._ongoing
 
     def run_when_idle(self) -> None:
         """Nothing lives: every page must be free or in the prefix cache."""
@@ -243,7 +245,10 @@ class Scheduler:
             self.prefill_manager.schedule_next_batch(self.prefill_budget)
             or self.decode_manager.schedule_next_batch()
         )
-        return self._prepare_batch(batch) if batch else None
+        if batch is None:
+            return None
+        with self._recover(batch):
+            return self._prepare_batch(batch)
 
     def _prepare_batch(self, batch: Batch) -> ForwardInput:
         """Places for this iteration's tokens.
@@ -273,11 +278,8 @@ class Scheduler:
         forward_input = self._schedule_next_batch()
         if forward_input is None:
             return None
-        try:
+        with self._recover(forward_input.batch):
             return forward_input, self._forward(forward_input)
-        except BaseException as error:
-            self._abandon(forward_input.batch, error)
-            raise
 
     def _forward(self, forward_input: ForwardInput) -> ForwardOutput:
         """Hand the batch to the device: gather ids, run, keep what it samples for the next step."""
@@ -296,22 +298,30 @@ class Scheduler:
             self.hooks.emit("on_forward_done", batch, batch.batch_id)
         return output
 
-    def _abandon(self, batch: Batch, error: BaseException) -> None:
-        """The step failed: give back its pages and end its requests, so that others can go on."""
-        replies = []
-        on_device = {req for launched in self._launched for req in launched.reqs}
-        for req in batch.reqs:
-            self.prefill_manager.abort_req(req.uid)
-            self.decode_manager.remove_req(req)
-            if req in self.finished_reqs or req in self.aborted_reqs:
-                continue
-            self.cache_manager.take_back([req])
-            replies.append(DetokenizeMsg(req.uid, -1, True, f"error: the step failed: {error!r}"))
-            if req in on_device:
-                self.aborted_reqs.add(req)
-            else:
-                self._free_req_resources(req)
-        self.io.send_result(replies)
+    @contextmanager
+    def _recover(self, batch: Batch) -> Iterator[None]:
+        """If the step fails, give back its pages and end its requests, so that others can go on."""
+        lengths = [(req, req.cached_len, req.device_len) for req in batch.reqs]
+        try:
+            yield
+        except BaseException as error:
+            self.cache_manager.take_back()
+            reason = f"error: the step failed: {type(error).__name__}: {error}"
+            ended = self.finished_reqs | self.aborted_reqs
+            replies = [DetokenizeMsg(r.uid, -1, True, reason) for r in batch.reqs if r not in ended]
+            for req, cached_len, device_len in lengths:
+                req.cached_len, req.device_len = cached_len, device_len
+                self._abandon(req)
+            self.io.send_result(replies)
+            raise
+
+    def _abandon(self, req: Req) -> None:
+        self.prefill_manager.abort_req(req.uid)
+        self.decode_manager.remove_req(req)
+        if any(req in launched.reqs for launched in self._launched):
+            self.aborted_reqs.add(req)  # an earlier step of it is still on the device
+        elif req not in self.finished_reqs:
+            self._free_req_resources(req)
 
     # ---------------------------------------------------------------- results
 
@@ -330,7 +340,8 @@ class Scheduler:
         with self.cache_manager.lazy_free_region():
             for req, next_token in zip(batch.reqs, next_tokens, strict=False):
                 if req in self.aborted_reqs:
-                    self._release_aborted(req)
+                    self.aborted_reqs.remove(req)
+                    self._free_req_resources(req)
                 elif not isinstance(req, ChunkedReq) and req not in self.finished_reqs:
                     reply = self._show_token(req, next_token, batch)
                     replies.append(reply)
@@ -357,12 +368,6 @@ class Scheduler:
         if next_token in self.eos_token_ids and not req.sampling_params.ignore_eos:
             return "stop"
         return "length" if len(req.input_ids) == req.max_device_len else None
-
-    def _release_aborted(self, req: Req) -> None:
-        """Release once: not while a later step of the request is still on the device."""
-        if not any(req in launched.reqs for launched in self._launched):
-            self.aborted_reqs.discard(req)
-            self._free_req_resources(req)
 
     def _free_req_resources(self, req: Req) -> None:
         self.table_manager.free(req.table_idx)
