@@ -1,0 +1,88 @@
+"""The first difference between two traces.
+
+Runs with another page size, policy or loop have other frames, but the same requests: so their
+output tokens are compared first, by request and number. Only when all of them agree are the frames
+compared, turn by turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Frames = Sequence[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where two traces part: the frame in each, None if it has none, and what stands there."""
+
+    kind: str  # "token" or "turn"
+    left_frame: int | None
+    right_frame: int | None
+    left: Any
+    right: Any
+    uid: int | None = None
+    index: int | None = None  # of the output token, from 0
+    turn: int | None = None
+
+    def __str__(self) -> str:
+        where = f"r{self.uid}, output token {self.index}" if self.kind == "token" else None
+        return (
+            f"{where or f'turn {self.turn}'}: {self.left} in the first, {self.right} in the second"
+        )
+
+
+def _tokens(frames: Frames) -> dict[tuple[int, int], tuple[int, int]]:
+    """(uid, number of the shown token) -> (token, frame)."""
+    counts: dict[int, int] = {}
+    found = {}
+    for i, frame in enumerate(frames):
+        for uid, token, shown, _, _ in frame.get("tokens", ()):
+            if shown:
+                found[uid, counts.setdefault(uid, 0)] = (token, i)
+                counts[uid] += 1
+    return found
+
+
+def _token_difference(left: Frames, right: Frames) -> Difference | None:
+    mine, other = _tokens(left), _tokens(right)
+    nothing = (None, None)
+    for key in [*mine, *(key for key in other if key not in mine)]:
+        (token, i), (there, j) = mine.get(key, nothing), other.get(key, nothing)
+        if token != there:
+            return Difference("token", i, j, token, there, uid=key[0], index=key[1])
+    return None
+
+
+def _what(left: dict[str, Any], right: dict[str, Any]) -> tuple[Any, Any]:
+    """The first entry of two frames that differs, with its name."""
+    for key in [*left, *(key for key in right if key not in left)]:
+        if left.get(key) != right.get(key):
+            return {key: left.get(key)}, {key: right.get(key)}
+    raise AssertionError("the frames are equal")
+
+
+def first_difference(left: Frames, right: Frames) -> Difference | None:
+    """By request and output token, else by turn; None when the runs are equal."""
+    if difference := _token_difference(left, right):
+        return difference
+    for i, (mine, other) in enumerate(zip(left, right, strict=False)):
+        if mine != other:
+            turn = min(mine["turn"], other["turn"])
+            return Difference("turn", i, i, *_what(mine, other), turn=turn)
+    if len(left) == len(right):
+        return None
+    i = min(len(left), len(right))
+    first, second = ((f[i] if i < len(f) else None) for f in (left, right))
+    extra = first or second
+    assert extra is not None
+    return Difference(
+        "turn",
+        i if first else None,
+        i if second else None,
+        first and first["phase"],
+        second and second["phase"],
+        turn=extra["turn"],
+    )

@@ -1,0 +1,38 @@
+"""What the sanitizer finds."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..hooks import HookError
+
+
+class Fault(NamedTuple):
+    """One finding. ``text`` says it all in words; fields that do not apply are None.
+
+    Kinds: "double-free", "freed-in-use", "evicted-in-use", "handed-out-twice", "not-a-page",
+    "write-place", "wrong-token", "not-stored", "stale-read", "overwritten".
+    """
+
+    kind: str
+    text: str
+    turn: int
+    uid: int | None = None
+    position: int | None = None
+    layer: int | None = None
+    slot: int | None = None
+    expected: str | None = None
+    found: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As a trace carries it."""
+        keys = ("kind", "text", "uid", "position", "layer", "slot")
+        return {key: getattr(self, key) for key in keys}
+
+
+class KVSanitizerError(HookError):
+    """K/V were, or were about to be, put or read in a wrong place; ``fault`` has the details."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.text)
+        self.fault = fault

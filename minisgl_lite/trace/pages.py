@@ -1,0 +1,124 @@
+"""Who owns each page, as the hooks tell it: the sanitizer's second opinion on ``free_slots``.
+
+A page is free, in the prefix cache, or one request's own. Each hand-out and each return is checked
+against that, and a returned page against the rows of all living requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from .faults import Fault
+
+FREE = "free"
+CACHED = "cached"
+
+
+@dataclass
+class LiveRow:
+    """A table row in use: whose it is, and how many of its cells mean something."""
+
+    uid: int
+    end: int
+
+
+class PageOwners:
+    """``owner``: FREE, CACHED, or a request's uid, for each page of the managed pool.
+
+    Every change is noted even when it is a fault, so that one fault does not make others.
+    """
+
+    def __init__(self, num_pages: int, page_size: int, page_table: torch.Tensor) -> None:
+        self.num_pages, self.page_size = num_pages, page_size
+        self.page_table = page_table
+        self.owner: list[str | int] = [FREE] * num_pages
+        self.rows: dict[int, LiveRow] = {}
+
+    # ---- questions -----------------------------------------------------------------------------
+    def of_slot(self, slot: int) -> str | int | None:
+        """The owner of a slot's page; None outside the managed pool."""
+        inside = 0 <= slot < self.num_pages * self.page_size
+        return self.owner[slot // self.page_size] if inside else None
+
+    def describe(self, slot: int) -> str:
+        """The owner of a slot, to end a sentence with."""
+        owner = self.of_slot(slot)
+        if owner is None:
+            dummy = slot // self.page_size == self.num_pages
+            return "lies in the dummy page" if dummy else "lies outside the pool"
+        if owner == FREE:
+            return "is free"
+        return "is in the prefix cache" if owner == CACHED else f"is r{owner}'s own"
+
+    def readers(self, start: int) -> Iterator[tuple[int, int]]:
+        """(uid, first position) of each living row that points into the page."""
+        for row, live in self.rows.items():
+            cells = self.page_table[row, : live.end]
+            hits = ((cells >= start) & (cells < start + self.page_size)).nonzero()
+            if len(hits) > 0:
+                yield live.uid, int(hits[0])
+
+    # ---- hand out and take back, each with what is wrong about it ------------------------------
+    def hand_out(
+        self, turn: int, uid: int, row: int, first_page: int, starts: list[int]
+    ) -> Iterator[Fault]:
+        """Pages go to request ``uid``, as its pages from ``first_page`` on."""
+        for page, start in enumerate(starts, start=first_page):
+            where = {"uid": uid, "position": page * self.page_size, "slot": start}
+            if (misfit := self._misfit(start)) is not None:
+                text = f"turn {turn}: page start {start} was handed out to r{uid}; it {misfit}"
+                yield Fault("not-a-page", text, turn, **where, expected="a free page", found=misfit)
+                continue
+            if self.of_slot(start) != FREE:
+                found = self.describe(start)
+                text = (
+                    f"turn {turn}: page {start // self.page_size} (slot {start}) was handed out to"
+                    f" r{uid} for its position {page * self.page_size}; it {found}"
+                )
+                yield Fault(
+                    "handed-out-twice", text, turn, **where, expected="a free page", found=found
+                )
+            self.owner[start // self.page_size] = uid
+        if (live := self.rows.get(row)) is not None:
+            live.end = max(live.end, (first_page + len(starts)) * self.page_size)
+
+    def take_back(self, turn: int, starts: list[int], *, evicted: bool) -> Iterator[Fault]:
+        """Pages return to the free queue, from a request or by eviction."""
+        verb = "evicted" if evicted else "freed"
+        for start in starts:
+            if (misfit := self._misfit(start)) is not None:
+                text = f"turn {turn}: page start {start} was {verb}; it {misfit}"
+                yield Fault("not-a-page", text, turn, slot=start, expected="a page", found=misfit)
+                continue
+            page = start // self.page_size
+            if self.owner[page] == FREE:
+                text = f"turn {turn}: page {page} (slot {start}) was {verb}, but it is free already"
+                yield Fault(
+                    "double-free", text, turn, slot=start, expected="a page in use", found="free"
+                )
+            for uid, position in self.readers(start):
+                text = (
+                    f"turn {turn}: page {page} (slot {start}) was {verb}, but r{uid} lives and"
+                    f" reads it at position {position}"
+                )
+                kind = "evicted-in-use" if evicted else "freed-in-use"
+                yield Fault(kind, text, turn, uid, position, slot=start, expected="no reader")
+                break
+            self.owner[page] = FREE
+
+    def register(self, slots: list[int]) -> None:
+        """Whole pages are in the prefix cache from now on."""
+        for slot in slots[:: self.page_size]:
+            if self._misfit(slot) is None:
+                self.owner[slot // self.page_size] = CACHED
+
+    def _misfit(self, start: int) -> str | None:
+        """What is wrong with a page start by itself, if anything."""
+        if self.of_slot(start) is None:
+            return self.describe(start)
+        if start % self.page_size:
+            return f"does not begin a page of {self.page_size}"
+        return None

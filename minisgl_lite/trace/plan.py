@@ -1,0 +1,179 @@
+"""What a prepared batch is going to write and read, in the lengths it had when it was prepared.
+
+Lengths move on at launch, and under overlap the device may run a step when the host is a turn
+ahead: so the sanitizer notes them once and asks no request again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from .faults import Fault
+from .shadow import Chain
+
+if TYPE_CHECKING:
+    from ..core import Batch, Req
+    from .pages import PageOwners
+
+
+class Place(NamedTuple):
+    """One token: whose it is and where it stands in its request."""
+
+    uid: int
+    position: int
+
+
+class Reads(NamedTuple):
+    """Every slot the batch reads and the prefix it has to hold, (n,) int64 each, and for whom."""
+
+    slots: torch.Tensor
+    prefix: torch.Tensor
+    places: list[Place]
+    chains: list[Chain]
+
+
+@dataclass
+class Member:
+    """A request of a batch. The dummy has no chain."""
+
+    uid: int
+    row: int
+    cached_len: int
+    device_len: int
+    chain: Chain | None
+
+
+@dataclass
+class Plan:
+    """``places`` are the real tokens in model order; ``index``: where they stand among all T."""
+
+    batch: Batch
+    turn: int
+    members: list[Member]
+    places: list[Place]
+    index: torch.Tensor  # (n,) int64
+    slots: torch.Tensor  # (n,) int64, out_loc of the places
+    layers: set[int] = field(default_factory=set)
+    prefix: torch.Tensor | None = None  # (n,) int64, once the ids are known
+    writer: torch.Tensor = field(init=False)  # (n, 3) int32
+    reads: Reads | None = None
+
+    def __post_init__(self) -> None:
+        who = [(place.uid, place.position, self.turn) for place in self.places]
+        self.writer = torch.tensor(who, dtype=torch.int32, device=self.slots.device).view(-1, 3)
+
+    def real(self) -> Iterator[tuple[Member, Chain]]:
+        for member in self.members:
+            if member.chain is not None:
+                yield member, member.chain
+
+
+def make_plan(batch: Batch, turn: int, chains: dict[int, Chain]) -> Plan:
+    """The plan of a prepared batch; ``chains`` by uid."""
+    members: list[Member] = []
+    places: list[Place] = []
+    index: list[int] = []
+    at = 0
+    for req in batch.padded_reqs:
+        chain = None if _is_dummy(req) else chains[req.uid]
+        members.append(Member(req.uid, req.table_idx, req.cached_len, req.device_len, chain))
+        if chain is not None:
+            places += [Place(req.uid, pos) for pos in range(req.cached_len, req.device_len)]
+            index += range(at, at + req.extend_len)
+        at += req.extend_len
+    where = torch.tensor(index, dtype=torch.int64, device=batch.out_loc.device)
+    return Plan(batch, turn, members, places, where, batch.out_loc.long()[where])
+
+
+def _is_dummy(req: Req) -> bool:
+    return req.uid < 0
+
+
+def check_places(plan: Plan, pages: PageOwners) -> Iterator[Fault]:
+    """Each token must go to a page of its own request, where the request's row says."""
+    rows = {member.uid: member.row for member in plan.members}
+    for place, slot in zip(plan.places, plan.slots.tolist(), strict=True):
+        cell = int(pages.page_table[rows[place.uid], place.position])
+        if pages.of_slot(slot) == place.uid and cell == slot:
+            continue
+        found = (
+            pages.describe(slot) if pages.of_slot(slot) != place.uid else f"row says slot {cell}"
+        )
+        text = (
+            f"turn {plan.turn}: r{place.uid} is about to write position {place.position} to slot"
+            f" {slot}, but that slot {pages.describe(slot)}; its row says slot {cell}"
+        )
+        yield Fault(
+            "write-place",
+            text,
+            plan.turn,
+            *place,
+            slot=slot,
+            expected=f"slot {cell}, its own",
+            found=found,
+        )
+    yield from _check_dummies(plan, pages)
+
+
+def _check_dummies(plan: Plan, pages: PageOwners) -> Iterator[Fault]:
+    padding = torch.ones(len(plan.batch.out_loc), dtype=torch.bool, device=plan.index.device)
+    padding[plan.index] = False
+    for slot in plan.batch.out_loc[padding].tolist():
+        if pages.of_slot(slot) is not None:
+            found = pages.describe(slot)
+            text = f"turn {plan.turn}: a padding row is about to write slot {slot}, which {found}"
+            yield Fault("write-place", text, plan.turn, slot=slot, expected="the dummy page")
+
+
+def feed(plan: Plan) -> Iterator[Fault]:
+    """Take the ids the model was given, which must be the requests' own, and hash the prefixes."""
+    given = plan.batch.input_ids[plan.index].tolist()
+    chains = {member.uid: chain for member, chain in plan.real()}
+    for place, token in zip(plan.places, given, strict=True):
+        own = chains[place.uid].feed(place.position, token)
+        if own is not None:
+            yield wrong_token(plan.turn, place, own, token)
+    prefix = [chains[place.uid].hash(place.position) for place in plan.places]
+    plan.prefix = torch.tensor(prefix, dtype=torch.int64, device=plan.slots.device)
+
+
+def wrong_token(turn: int, place: Place, own: int, given: int) -> Fault:
+    text = (
+        f"turn {turn}: the model was given token {given} as r{place.uid}'s position"
+        f" {place.position}, but the request has {own} there"
+    )
+    return Fault("wrong-token", text, turn, *place, expected=str(own), found=str(given))
+
+
+def make_reads(plan: Plan, page_size: int) -> Reads:
+    """Where the batch reads, as its attention metadata holds it."""
+    metadata = plan.batch.attn_metadata
+    slots, prefix, places, chains = [], [], [], []
+    for i, member in enumerate(plan.members):
+        if member.chain is None:
+            continue
+        slots.append(_row_of(metadata, i, member.device_len, page_size))
+        prefix += member.chain.hashes(member.device_len)
+        places += [Place(member.uid, position) for position in range(member.device_len)]
+        chains += [member.chain] * member.device_len
+    device = plan.slots.device
+    return Reads(
+        torch.cat(slots), torch.tensor(prefix, dtype=torch.int64, device=device), places, chains
+    )
+
+
+def _row_of(metadata: object, i: int, length: int, page_size: int) -> torch.Tensor:
+    """The slots of the batch's i-th request, (length,) int64.
+
+    The metadata are a scripted engine's list of them, a table of slots, or a table of page ids.
+    """
+    slots = metadata if isinstance(metadata, list) else getattr(metadata, "slots", None)
+    if slots is not None:
+        return slots[i][:length].long()
+    pages: torch.Tensor = metadata.page_table[i].long()  # type: ignore[attr-defined]
+    offsets = torch.arange(page_size, device=pages.device)
+    return (pages[:, None] * page_size + offsets).flatten()[:length]

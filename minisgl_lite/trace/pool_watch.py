@@ -1,0 +1,180 @@
+"""What stands in the pool against what should: the sanitizer's view of stores and reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+
+from .faults import Fault
+from .plan import Place, Plan, Reads, make_reads
+from .shadow import Chain, Shadow, fingerprint
+
+if TYPE_CHECKING:
+    from ..kvcache import BaseKVCachePool
+
+
+class PoolWatch:
+    """Sits between the attention backend and one pool; keeps the pool's shadow.
+
+    ``store_kv`` is watched from the outside: K and V are noted as they come in, and what stands at
+    the batch's slots is read back afterwards, through the views that attention reads.
+    """
+
+    def __init__(self, pool: BaseKVCachePool, num_slots: int, page_size: int) -> None:
+        self.pool, self.page_size, self.num_slots = pool, page_size, num_slots
+        self.shadow = Shadow(pool.num_layers, num_slots, pool.device)
+        self._produced: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self.watch()
+
+    def watch(self) -> None:
+        """Stand in front of the pool's ``store_kv``; again, if somebody has replaced it since."""
+        if self.pool.store_kv != self._store_kv:
+            self._inner = self.pool.store_kv
+            self._was_own = "store_kv" in vars(self.pool)
+            self.pool.store_kv = self._store_kv  # type: ignore[method-assign]
+
+    def close(self) -> None:
+        """Leave the pool as it was found."""
+        if self.pool.store_kv != self._store_kv:
+            return
+        if self._was_own:
+            self.pool.store_kv = self._inner  # type: ignore[method-assign]
+        else:
+            del self.pool.store_kv
+
+    def _store_kv(
+        self, k: torch.Tensor, v: torch.Tensor, out_loc: torch.Tensor, layer_id: int
+    ) -> None:
+        self._produced[layer_id] = (k, v)
+        self._inner(k, v, out_loc, layer_id)
+
+    def rows(self, layer: int, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """K and V at ``slots`` of a layer: (n, H_kv, D) each, copies."""
+        k, v = self.pool.k_cache(layer), self.pool.v_cache(layer)
+        return k.flatten(0, 1)[slots], v.flatten(0, 1)[slots]
+
+    # ---- writes --------------------------------------------------------------------------------
+    def stored(self, plan: Plan, layer: int) -> Iterator[Fault]:
+        """The layer's store is over: compare, and note what stands there now."""
+        assert plan.prefix is not None
+        produced = self._produced.pop(layer, None)
+        content = fingerprint(*self.rows(layer, plan.slots))
+        if produced is None:
+            bad = torch.ones_like(plan.slots, dtype=torch.bool)
+            wanted = None
+        else:
+            k, v = (rows.reshape(len(plan.batch.out_loc), -1)[plan.index] for rows in produced)
+            wanted = fingerprint(k, v)
+            bad = wanted != content
+        fault = self._not_stored(plan, layer, bad, wanted) if bool(bad.any()) else None
+        good = ~bad
+        self.shadow.record(
+            layer, plan.slots[good], plan.prefix[good], content[good], plan.writer[good]
+        )
+        if fault is not None:
+            yield fault
+
+    def _not_stored(
+        self, plan: Plan, layer: int, bad: torch.Tensor, wanted: torch.Tensor | None
+    ) -> Fault:
+        first = int(bad.nonzero()[0, 0])
+        place, slot = plan.places[first], int(plan.slots[first])
+        found = self._content_of(layer, slot)
+        where = ""
+        if wanted is None:
+            where = "; store_kv was not called"
+        elif (other := self._search(int(wanted[first]))) is not None:
+            where = f"; they stand in slot {other[1]}" + (
+                "" if other[0] == layer else f" of layer {other[0]}"
+            )
+        text = (
+            f"turn {plan.turn}, layer {layer}: K/V of r{place.uid}'s position {place.position} were"
+            f" not written to slot {slot} = out_loc[{int(plan.index[first])}]{where};"
+            f" slot {slot} holds {found}"
+        )
+        return Fault(
+            "not-stored", text, plan.turn, *place, layer, slot, f"r{place.uid}'s new K/V", found
+        )
+
+    def _search(self, wanted: int) -> tuple[int, int] | None:
+        """The (layer, slot) where these K/V stand instead. Reads the whole pool."""
+        every = torch.arange(self.num_slots, device=self.pool.device)
+        for layer in range(self.pool.num_layers):
+            hits = (fingerprint(*self.rows(layer, every)) == wanted).nonzero()
+            if len(hits) > 0:
+                return layer, int(hits[0, 0])
+        return None
+
+    # ---- reads ---------------------------------------------------------------------------------
+    def read(self, plan: Plan, layer: int) -> Iterator[Fault]:
+        """The layer is about to read the batch's history."""
+        if plan.reads is None:
+            plan.reads = make_reads(plan, self.page_size)
+        reads = plan.reads
+        outside = (reads.slots < 0) | (reads.slots >= self.num_slots)
+        slots = reads.slots.clamp(0, self.num_slots - 1)
+        stale = outside | (self.shadow.prefix[layer, slots] != reads.prefix)
+        changed = ~stale & (
+            self.shadow.content[layer, slots] != fingerprint(*self.rows(layer, slots))
+        )
+        if bool(stale.any()):
+            yield self._stale(plan, reads, layer, int(stale.nonzero()[0, 0]))
+        elif bool(changed.any()):
+            yield self._overwritten(plan, reads, layer, int(changed.nonzero()[0, 0]))
+
+    def _stale(self, plan: Plan, reads: Reads, layer: int, at: int) -> Fault:
+        place, slot = reads.places[at], int(reads.slots[at])
+        outside = not 0 <= slot < self.num_slots
+        found = "nothing: it lies outside the pool" if outside else self._content_of(layer, slot)
+        expected = _wanted(reads.chains[at], place)
+        text = (
+            f"turn {plan.turn}, layer {layer}: r{place.uid} reads slot {slot} as its position"
+            f" {place.position} and needs {expected}; the slot holds {found}"
+        )
+        return Fault("stale-read", text, plan.turn, *place, layer, slot, expected, found)
+
+    def _overwritten(self, plan: Plan, reads: Reads, layer: int, at: int) -> Fault:
+        place, slot = reads.places[at], int(reads.slots[at])
+        written = self.shadow.who(layer, slot)
+        now = fingerprint(*self.rows(layer, reads.slots[at : at + 1]))
+        origin = self.shadow.find(int(now[0]))
+        found = "other K/V, written past the engine"
+        if origin is not None:
+            found = f"a copy of layer {origin[0]}, slot {origin[1]} ({self.shadow.who(*origin)})"
+        text = (
+            f"turn {plan.turn}, layer {layer}: r{place.uid} reads slot {slot} as its position"
+            f" {place.position}; it held {written}, but was overwritten since and holds {found}"
+        )
+        return Fault("overwritten", text, plan.turn, *place, layer, slot, str(written), found)
+
+    def _content_of(self, layer: int, slot: int) -> str:
+        writer = self.shadow.who(layer, slot)
+        if writer is None:
+            return "nothing that was ever written"
+        return f"K/V of {writer}"
+
+    # ---- what is there at the start ------------------------------------------------------------
+    def adopt(self, chain: Chain, slots: list[int], first: int) -> None:
+        """Take ``slots`` as right: in every layer the chain's positions from ``first`` on."""
+        if not slots:
+            return
+        device = self.pool.device
+        where = torch.tensor(slots, device=device)
+        prefix = torch.tensor(chain.hashes(first + len(slots))[first:], device=device)
+        writer = torch.tensor(
+            [[-1, first + i, -1] for i in range(len(slots))], dtype=torch.int32, device=device
+        )
+        for layer in range(self.pool.num_layers):
+            self.shadow.record(layer, where, prefix, fingerprint(*self.rows(layer, where)), writer)
+
+
+def _wanted(chain: Chain, place: Place) -> str:
+    """The K/V a reader needs, in words: its token and the few before it."""
+    before = [chain.token(i) for i in range(max(0, place.position - 4), place.position)]
+    token = chain.token(place.position)
+    if not before:
+        return f"K/V of token {token} at the beginning"
+    dots = "…, " if place.position > 4 else ""
+    return f"K/V of token {token} after [{dots}{', '.join(map(str, before))}]"
