@@ -84,8 +84,8 @@ def bundled_notices(modules: Path) -> str:
     manager = modules / "@jupyter-widgets" / "html-manager"
     jupyter = (manager / "LICENSE").read_text(encoding="utf-8").strip()
     texts = [
-        "html-manager carries the code of the packages below. Each name is followed by the licence\n"
-        "that the package declares, and its text.\n"
+        "html-manager carries the code of the packages below. Each name is followed by the\n"
+        "licence that the package declares, and its text.\n"
     ]
     for name in bundled_packages(manager / "dist" / "embed.js.map"):
         package = modules / name
@@ -198,15 +198,14 @@ def add_mathjax(folder: Folder, modules: Path) -> None:
 def add_python_packages(folder: Folder) -> None:
     """anywidget's script, and the theme, whose files Sphinx copies into each book."""
     widget = metadata.distribution("anywidget")
+    script = Path(str(widget.locate_file("anywidget/nbextension/index.js")))
     folder.add(
         "anywidget",
         widget.version,
         source="Python package anywidget, nbextension/index.js",
         licence="MIT",
         text=widget.read_text("licenses/LICENSE") or "",
-        files={
-            "npm/anywidget/index.js": Path(str(widget.locate_file("anywidget/nbextension/index.js")))
-        },
+        files={"npm/anywidget/index.js": script},
     )
     for name in ("sphinx-book-theme", "pydata-sphinx-theme"):
         theme = metadata.distribution(name)

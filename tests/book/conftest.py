@@ -1,0 +1,60 @@
+"""Fixtures for tests of the book: the built book, throw-away books, Chromium."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from tests.book.browser import missing, open_chromium
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository's folder."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def built_book() -> Path:
+    """Folder of the built HTML."""
+    html = ROOT / "book" / "_build" / "html"
+    if not (html / "index.html").is_file():
+        missing("the book is not built: run `make book`")
+    return html
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    with open_chromium() as browser:
+        yield browser
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Path], str]]:
+    """Serves folders over HTTP on the loopback address; call it with a folder, get the address."""
+    servers = []
+
+    def start(folder: Path) -> str:
+        handler = partial(QuietHandler, directory=str(folder))
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        servers.append(server)
+        Thread(target=server.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{server.server_port}"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
