@@ -30,14 +30,14 @@ def _refuse_rest(state_dict: StateDict) -> None:
 
 
 def _take(state_dict: StateDict, name: str, param: torch.Tensor) -> torch.Tensor:
-    """Pop ``name``; it must have the shape and dtype of ``param``."""
+    """Pop ``name``; it must have the shape of ``param``, in any floating dtype."""
     if name not in state_dict:
         raise ValueError(f"missing tensor {name!r}, expected shape {tuple(param.shape)}.")
     item = state_dict.pop(name)
-    if item.shape != param.shape or item.dtype != param.dtype:
+    if item.shape != param.shape or not item.is_floating_point():
         raise ValueError(
-            f"tensor {name!r} is {tuple(item.shape)} {item.dtype},"
-            f" expected {tuple(param.shape)} {param.dtype}."
+            f"tensor {name!r} has shape {tuple(item.shape)} and {item.dtype},"
+            f" expected shape {tuple(param.shape)} and a floating dtype."
         )
     return item
 
@@ -71,7 +71,7 @@ class BaseOP:
         """Take the weights out of ``state_dict`` (which is emptied) and keep them, uncopied.
 
         Raises:
-            ValueError: a tensor is missing, is left over, or has another shape or dtype; the
+            ValueError: a tensor is missing, is left over, has another shape or is not floating; the
                 message names it with its shape and the expected one.
         """
         for name, param in list(self._children()):

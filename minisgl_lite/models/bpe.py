@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from .tokenizer import Tokenizer
+from .tokenizer import Tokenizer, encode_utf8
 
 
 @cache
@@ -66,6 +66,7 @@ class BPETokenizer(Tokenizer):
         self._to_bytes = byte_level_bytes if '"ByteLevel"' in decoder else sentencepiece_bytes
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        encode_utf8(text)  # the backend's own error is a TypeError
         ids = self._backend.encode(text, add_special_tokens=add_special_tokens).ids
         return [*self._bos, *ids] if add_special_tokens else list(ids)
 

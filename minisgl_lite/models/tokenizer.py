@@ -28,6 +28,9 @@ class Tokenizer(ABC):
         """The ids of ``text``; special tokens spelled out in it count as such.
 
         ``add_special_tokens=False`` leaves away what some models put around a plain prompt.
+
+        Raises:
+            ValueError: the text can't be written as UTF-8 (a lone surrogate).
         """
 
     @abstractmethod
@@ -93,6 +96,17 @@ class StreamDecoder:
         return self._decoder.decode(b"", final=True)
 
 
+def encode_utf8(text: str) -> bytes:
+    """The bytes of ``text``; a lone surrogate, as from a torn command line, is named."""
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        code = ord(text[error.start])
+        raise ValueError(
+            f"character {error.start} of the text, U+{code:04X}, is not text."
+        ) from None
+
+
 class ByteTokenizer(Tokenizer):
     """Token i is byte i; 256 is the begin, 257 the end of a sequence."""
 
@@ -103,7 +117,7 @@ class ByteTokenizer(Tokenizer):
     special_ids = frozenset({BOS, EOS})
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
-        return list(text.encode("utf-8"))
+        return list(encode_utf8(text))
 
     def token_bytes(self, token_id: int) -> bytes:
         self._check_id(token_id)

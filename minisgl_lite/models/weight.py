@@ -12,12 +12,11 @@ from typing import NamedTuple, Protocol
 import torch
 
 from minisgl_lite.distributed import DistributedInfo, get_tp_info, use_tp_info
+from minisgl_lite.distributed.info import SINGLE
 from minisgl_lite.utils import div_ceil, div_even
 
 from .config import ModelConfig
 from .register import create_model
-
-SINGLE = DistributedInfo(rank=0, size=1)
 
 
 class TensorSource(Protocol):

@@ -1,0 +1,169 @@
+"""``minisgl-lite generate``: prompts in, streamed text and a line of counts out."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from minisgl_lite.core import SamplingParams
+from minisgl_lite.kvcache import SUPPORTED_CACHE_MANAGER
+from minisgl_lite.llm import LLM, TokenEvent
+from minisgl_lite.models import Tokenizer
+
+from .counts import Counts
+from .printer import Printer
+from .ranks import SINGLE, join_ranks
+
+_DTYPES = ("float32", "bfloat16", "float16")
+
+
+def add_parser(commands: Any) -> None:
+    """Add the subcommand to argparse's ``commands``."""
+    parser = commands.add_parser(
+        "generate",
+        help="answer prompts",
+        description="Answer prompts, all in one batch. Ends with a line of counts.",
+    )
+    parser.add_argument("prompts", nargs="+", metavar="PROMPT")
+    _add_model_options(parser)
+    _add_sampling_options(parser)
+    _add_cache_options(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_model_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("model").add_argument
+    add("--model", default="smollm2", help="smollm2, tiny[:SEED], a .gguf file or a folder")
+    add("--allow-download", action="store_true", help="fetch --model OWNER/NAME from the hub")
+    add("--dtype", default="float32", choices=_DTYPES)
+    add("--device", help="cpu or cuda (cuda where there is one)")
+    add("--backend", default="auto", help="attention backend (auto)")
+
+
+def _add_sampling_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("text").add_argument
+    add("--max-tokens", type=int, default=128, metavar="N", help="longest answer (128)")
+    add("--chat", action=argparse.BooleanOptionalAction, help="put prompts into the chat template")
+    add("--raw", dest="chat", action="store_false", help="take prompts as they are")
+    add("--ids", action="store_true", help="prompts are token ids: '1,4093,198'")
+    add("--temperature", type=float, default=0.0, metavar="T", help="0, the default, is greedy")
+    add("--top-k", type=int, default=-1, metavar="K", help="keep the K likeliest tokens")
+    add("--top-p", type=float, default=1.0, metavar="P", help="keep tokens up to probability P")
+    add("--seed", type=int, metavar="S", help="for a temperature above 0")
+    add("--ignore-eos", action="store_true", help="go on to --max-tokens")
+
+
+def _add_cache_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("KV cache").add_argument
+    caches = SUPPORTED_CACHE_MANAGER.supported_names()
+    add("--page-size", type=int, default=16, metavar="P", help="tokens per page (16)")
+    add("--num-pages", type=int, metavar="N", help="pages of the pool (8192 tokens on a CPU)")
+    add("--cache", default="radix", metavar="|".join(caches), help="prefix cache (radix)")
+    add("--prefill-budget", type=int, default=8192, metavar="N", help="prompt tokens per step")
+    add("--overlap", action="store_true", help="prepare a step while another runs")
+    add("--check", action="store_true", help="watch every slot with the KV sanitizer")
+    add("--trace", type=Path, metavar="FILE", help="record the run into FILE (.json or .json.gz)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Generate, print, return the exit code."""
+    params = _sampling_params(args)
+    _check_trace_path(args.trace)
+    ranks = join_ranks()
+    if ranks != SINGLE and params.seed is None:
+        params.seed = 0  # NOTE: all ranks must draw the same tokens
+    out = sys.stdout if ranks.is_primary() else None
+    with ExitStack() as stack:
+        llm = stack.enter_context(_open_llm(args, ranks))
+        recorder = _attach_watchers(args, llm) if ranks.is_primary() else None
+        counts = stack.enter_context(Counts(llm))
+        printer = Printer(args.prompts, llm.tokenizer, out)
+        for event in _stream(args, llm, params):
+            counts.tokens += event.token >= 0 and event.reason != "stop"
+            printer.show(event)
+        if recorder is not None:
+            recorder.trace().save(args.trace)
+        if printer.failures < len(args.prompts):
+            printer.line(counts.line())
+    return printer.finish(f"minisgl-lite {args.command}")
+
+
+def _sampling_params(args: argparse.Namespace) -> SamplingParams:
+    params = SamplingParams(
+        temperature=args.temperature,
+        top_k=args.top_k,
+        top_p=args.top_p,
+        ignore_eos=args.ignore_eos,
+        max_tokens=args.max_tokens,
+        seed=args.seed,
+    )
+    params.validate()
+    return params
+
+
+def _check_trace_path(path: Path | None) -> None:
+    """A run is not worth losing to a misspelt folder."""
+    if path is not None and (path.is_dir() or not path.parent.is_dir()):
+        raise ValueError(f"--trace {path}: name a file in a folder that exists.")
+
+
+def _open_llm(args: argparse.Namespace, ranks: Any) -> LLM:
+    return LLM(
+        args.model,
+        getattr(torch, args.dtype),
+        page_size=args.page_size,
+        num_pages=args.num_pages,
+        cache_type=args.cache,
+        overlap=args.overlap,
+        max_extend_tokens=args.prefill_budget,
+        attention_backend=args.backend,
+        allow_download=args.allow_download,
+        device=args.device,
+        tp_info=ranks,
+    )
+
+
+def _attach_watchers(args: argparse.Namespace, llm: LLM) -> Any:
+    """The recorder that --trace asks for, or None; the sanitizer for --check."""
+    from minisgl_lite.trace import KVSanitizer, Recorder
+
+    sanitizer = KVSanitizer(llm) if args.check else None
+    return Recorder(llm, sanitizer=sanitizer) if args.trace is not None else None
+
+
+def _stream(args: argparse.Namespace, llm: LLM, params: SamplingParams) -> Iterator[TokenEvent]:
+    """The events of all prompts; one that can't be encoded has its error and stops no other."""
+    encoded: dict[int, list[int]] = {}
+    for number, prompt in enumerate(args.prompts):
+        try:
+            encoded[number] = _encode(prompt, llm.tokenizer, args)
+        except ValueError as error:
+            yield TokenEvent(number, -1, f"error: {error}")
+    numbers = list(encoded)
+    for event in llm.stream(list(encoded.values()), params):
+        yield event._replace(prompt=numbers[event.prompt])
+
+
+def _encode(prompt: str, tokenizer: Tokenizer, args: argparse.Namespace) -> list[int]:
+    """An empty prompt stays empty, so that the engine refuses it, also in a chat template."""
+    if args.ids:
+        return _parse_ids(prompt)
+    chat = tokenizer.chat_template is not None if args.chat is None else args.chat
+    if not chat or not prompt:
+        return tokenizer.encode(prompt)
+    text = tokenizer.apply_chat_template([{"role": "user", "content": prompt}])
+    return tokenizer.encode(text, add_special_tokens=False)
+
+
+def _parse_ids(prompt: str) -> list[int]:
+    words = prompt.replace(",", " ").split()
+    try:
+        return [int(word) for word in words]
+    except ValueError:
+        raise ValueError(f"--ids: {prompt!r} is no list of token ids such as '1,4093'.") from None
