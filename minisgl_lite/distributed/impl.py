@@ -25,3 +25,11 @@ class DistributedCommunicator:
         parts = [torch.empty_like(x) for _ in range(size)]
         dist.all_gather(parts, x.contiguous())
         return torch.cat(parts)
+
+    def smallest(self, value: int, device: torch.device) -> int:
+        """The smallest of the ranks' ``value``."""
+        if get_tp_info().size == 1:
+            return value
+        everywhere = torch.tensor(value, dtype=torch.int64, device=device)
+        dist.all_reduce(everywhere, op=dist.ReduceOp.MIN)
+        return int(everywhere)

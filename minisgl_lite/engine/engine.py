@@ -8,6 +8,7 @@ import torch
 
 from ..attention import create_attention_backend
 from ..core import Batch, Context, use_ctx
+from ..distributed import DistributedCommunicator
 from ..hooks import Hooks
 from ..kvcache import create_kvcache_pool
 from ..models import create_model, open_model
@@ -61,7 +62,9 @@ class Engine:
 
     def _build(self, config: EngineConfig) -> None:
         model_config = self.loaded.source.config
-        self.num_pages = self._determine_num_pages(config)
+        self.num_pages = DistributedCommunicator().smallest(
+            self._determine_num_pages(config), self.device
+        )
         self.ctx.kv_cache = self.kv_cache = create_kvcache_pool(
             model_config=model_config,
             num_pages=self.num_pages + 1,  # the last is the dummy page
