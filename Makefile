@@ -1,0 +1,26 @@
+# Everything happens in .venv, which the first target makes. Another Python: make book PYTHON=…
+.DEFAULT_GOAL := help
+.PHONY: help book test lab lint vendor clean
+
+RUN = @PYTHON="$(PYTHON)" sh .ci/python .ci/make.py
+
+help: ## Say what the targets do
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+book: ## Set up .venv if need be, execute the notebooks, build the book, say which page to open
+	$(RUN) book
+
+test: ## Everything: lint, types, tests, notebooks, the book built anew, the built book in Chromium
+	$(RUN) test
+
+lab: ## Open the book's notebooks in JupyterLab
+	$(RUN) lab
+
+lint: ## Ruff and mypy alone
+	$(RUN) lint
+
+vendor: ## Renew the browser files that the book carries (needs npm)
+	$(RUN) vendor
+
+clean: ## Remove the built book and the caches
+	$(RUN) clean
