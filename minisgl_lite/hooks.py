@@ -201,3 +201,17 @@ class Hooks:
         owner = type(getattr(call, "__self__", call)).__name__
         self._error = HookError(f"{owner}.{event} raised {type(error).__name__}: {error}")
         self._error.__cause__ = error
+
+
+class _NobodyListens(Hooks):
+    """Shared by all that stand alone, so nothing may be attached to it."""
+
+    def attach(self, listener: Listener, *, order: int = ORDER_HARNESS) -> None:
+        raise RuntimeError(
+            "this object stands alone and has no listeners; give it hooks of its own first:"
+            " its attribute `hooks` takes a Hooks()."
+        )
+
+
+NO_HOOKS: Hooks = _NobodyListens()
+"""The hooks of a cache or manager that was made on its own; a scheduler puts its own in."""

@@ -12,10 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from ..hooks import Hooks
-
-NO_HOOKS = Hooks()
-"""What a cache or manager made on its own calls: nobody. A scheduler puts its own hooks in."""
+from ..hooks import NO_HOOKS, Hooks
 
 
 class BaseKVCachePool(ABC):

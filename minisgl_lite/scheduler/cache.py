@@ -10,9 +10,8 @@ import torch
 
 from ..core import Context, Req, use_ctx
 from ..distributed import get_tp_info
-from ..hooks import Hooks, Release
+from ..hooks import NO_HOOKS, Hooks, Release
 from ..kvcache import BaseCacheHandle, MatchResult, create_prefix_cache
-from ..kvcache.base import NO_HOOKS
 from ..utils import div_ceil
 from ..utils.tensors import to_device
 from .integrity import check_integrity

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 import torch
 
 from ..core import Batch, Req
-from ..hooks import Hooks
+from ..hooks import NO_HOOKS, Hooks
 from ..kvcache import BaseCacheHandle
-from ..kvcache.base import NO_HOOKS
 from ..message import UserMsg
 from ..utils import align_ceil
 from .cache import CacheManager

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 
 from ..engine.stream import HostStream, Stream
-from ..hooks import Hooks
-from ..kvcache.base import NO_HOOKS
+from ..hooks import NO_HOOKS, Hooks
 from ..utils.tensors import copy_ids
 
 
