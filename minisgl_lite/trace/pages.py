@@ -36,6 +36,7 @@ class PageOwners:
         self.page_table = page_table
         self.owner: list[str | int] = [FREE] * num_pages
         self.rows: dict[int, LiveRow] = {}
+        self._granted: dict[int, tuple[int, int]] = {}
 
     # ---- questions -----------------------------------------------------------------------------
     def of_slot(self, slot: int) -> str | int | None:
@@ -82,6 +83,7 @@ class PageOwners:
                     "handed-out-twice", text, turn, **where, expected="a free page", found=found
                 )
             self.owner[start // self.page_size] = uid
+            self._granted[start] = (row, page)
         if (live := self.rows.get(row)) is not None:
             live.end = max(live.end, (first_page + len(starts)) * self.page_size)
 
@@ -89,6 +91,7 @@ class PageOwners:
         """Pages return to the free queue, from a request or by eviction."""
         verb = "evicted" if evicted else "freed"
         for start in starts:
+            self._take_back_grant(start)
             if (misfit := self._misfit(start)) is not None:
                 text = f"turn {turn}: page start {start} was {verb}; it {misfit}"
                 yield Fault("not-a-page", text, turn, slot=start, expected="a page", found=misfit)
@@ -108,6 +111,16 @@ class PageOwners:
                 yield Fault(kind, text, turn, uid, position, slot=start, expected="no reader")
                 break
             self.owner[page] = FREE
+
+    def launched(self) -> None:
+        """The step runs: what was handed out for it can't simply be handed back any more."""
+        self._granted = {}
+
+    def _take_back_grant(self, start: int) -> None:
+        """A step that failed before it ran gives back its pages, and its row ends earlier again."""
+        row, page = self._granted.pop(start, (-1, 0))
+        if row in self.rows:
+            self.rows[row].end = min(self.rows[row].end, page * self.page_size)
 
     def register(self, slots: list[int]) -> None:
         """Whole pages are in the prefix cache from now on."""

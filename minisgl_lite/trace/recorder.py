@@ -125,7 +125,8 @@ class Recorder(Listener):
         self._messages = True
         self._batch: int | None = None
         self._tree: list[list[Any]] = []
-        self._unlaunched: list[Frame] = []
+        self._unnumbered: list[Frame] = []  # of the batch that is being made
+        self._granted: dict[int, tuple[int, int]] = {}
 
     def _frame(self, phase: str, *, lane: str = "host", batch: int | None = None) -> Frame:
         """The open frame of ``phase``; what the tree did since the last event belongs to it."""
@@ -156,8 +157,8 @@ class Recorder(Listener):
             frame["sub"] = self._sub
             self._sub += 1
             self.frames.append(frame)
-            if phase in ("admit", "evict", "allocate", "prepare"):
-                self._unlaunched.append(frame)
+            if phase in ("admit", "evict", "allocate"):
+                self._unnumbered.append(frame)
             if self.wall is not None:
                 self.wall.append(round(time.perf_counter() - self._start, 6))
         self._open, self._group = {}, None
@@ -300,7 +301,13 @@ class Recorder(Listener):
     def on_free(self, page_starts: list[int]) -> None:
         # The release they come from was told just before, and its frame is still open.
         phase = next(reversed(self._open), "release")
-        self._put(self._frame("release" if phase == "sample" else phase), page_starts)
+        frame = self._frame("release" if phase == "sample" else phase)
+        self._put(frame, page_starts)
+        # A step that failed gives back what it was granted: its requests' pages end earlier again.
+        for page in page_starts:
+            if (granted := self._granted.pop(page, None)) is not None:
+                uid, number = granted
+                frame.setdefault("alloc", []).append([uid, number, number, []])
 
     def _put(self, frame: Frame, page_starts: list[int]) -> None:
         frame.setdefault("free", {}).setdefault("put", []).extend(page_starts)
@@ -311,6 +318,7 @@ class Recorder(Listener):
         size, taken = self.meta["page_size"], iter(page_starts)
         for req, first, last in spans:
             pages = [next(taken) for _ in range(first, last)]
+            self._granted |= {page: (req.uid, n) for n, page in enumerate(pages, start=first)}
             slots = [page + i for page in pages for i in range(size)]
             frame.setdefault("alloc", []).append([req.uid, first, last, pages])
             frame.setdefault("table", []).append([req.table_idx, first * size, to_runs(slots)])
@@ -319,7 +327,9 @@ class Recorder(Listener):
     def on_prepare(self, forward_input: ForwardInput) -> None:
         self._messages = False
         batch = forward_input.batch
-        frame = self._frame("prepare")
+        frame = self._frame("prepare", batch=batch.batch_id)
+        for earlier in self._unnumbered:
+            earlier["batch"] = batch.batch_id
         frame["batch_info"] = {
             "phase": batch.phase,
             "uids": [req.uid for req in batch.padded_reqs],
@@ -332,13 +342,8 @@ class Recorder(Listener):
             for req in batch.reqs:
                 self._set(frame, req.uid, state="decode")
 
-    def on_launch(self, batch: Batch, batch_id: int) -> None:
-        self._flush()
-        for frame in self._unlaunched:
-            frame["batch"] = batch_id
-        self._unlaunched = []
-
     def on_forward_done(self, batch: Batch, batch_id: int) -> None:
+        self._granted = {}
         frame = self._frame("forward", lane="device", batch=batch_id)
         frame["stored"] = True
         for req in batch.reqs:
@@ -362,6 +367,14 @@ class Recorder(Listener):
         self._set(frame, req.uid, shown=self._known[req.uid]["shown"] + 1, reason=reason)
 
     # ---- release -------------------------------------------------------------------------------
+    def _end(self, uid: int) -> dict[str, str]:
+        """How a request ended that is released for good."""
+        if self._known[uid]["reason"] is not None:
+            return {"state": "done"}
+        if self._known[uid]["state"] == "aborted":
+            return {}
+        return {"state": "aborted", "reason": "error: the step failed"}
+
     def on_release(self, release: Release) -> None:
         req = release.req
         phase = "abort" if self._messages else "release"
@@ -379,9 +392,7 @@ class Recorder(Listener):
             frame.setdefault("table", []).append(cells)
         if release.finished:
             self._live.pop(req.uid, None)
-            aborted = self._known[req.uid]["state"] == "aborted"
-            state = "aborted" if aborted else "done"
-            self._set(frame, req.uid, state=state, row=None, handle_len=0, node=None)
+            self._set(frame, req.uid, row=None, handle_len=0, node=None, **self._end(req.uid))
         else:
             handle = release.handle
             self._set(

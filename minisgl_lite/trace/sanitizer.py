@@ -141,6 +141,9 @@ class KVSanitizer(Listener):
         if (plan := self._plans.get(id(batch))) is not None:
             self._report([*_fed(plan), *self._pool.read(plan, layer_id)])
 
+    def on_forward_done(self, batch: Batch, batch_id: int) -> None:
+        self._pages.launched()
+
     def on_result(self, batch: Batch, batch_id: int, next_tokens: list[int]) -> None:
         if (plan := self._plans.pop(id(batch), None)) is not None:
             self._report([*self._skipped(plan), *_learned(plan, next_tokens)])
