@@ -239,13 +239,17 @@ class RadixPrefixCache(BasePrefixCache):
             prefix_len += match_len
             partial = match_len < child.length
             node = self._split(child, match_len) if partial else child
-            node.timestamp = tic
+            self._use(node, tic, partial)
             touched.append(node)
             if partial:
                 break
         if self.hooks.active:
             self.hooks.emit("on_walk", touched, tic)
         return node, prefix_len
+
+    def _use(self, node: RadixTreeNode, tic: int, partial: bool) -> None:
+        """Give the walk's time to what it matched; a partial hit counts as well."""
+        node.timestamp = tic
 
     def _split(self, node: RadixTreeNode, pos: int) -> RadixTreeNode:
         upper = self._number(node.split_at(pos))

@@ -87,7 +87,6 @@ class CacheManager:
             RuntimeError: not enough pages even then; nothing is changed.
         """
         page_size = self.page_size
-        self._spans = []
         spans: list[Span] = []
         for req in reqs:
             first, last = div_ceil(req.cached_len, page_size), div_ceil(req.device_len, page_size)
@@ -103,8 +102,12 @@ class CacheManager:
         if self.hooks.active:
             self.hooks.emit("on_allocate", spans, pages.tolist())
 
+    def settle(self) -> None:
+        """The step is launched: what ``allocate_paged`` gave can't be taken back any more."""
+        self._spans = []
+
     def take_back(self) -> None:
-        """Return what the last ``allocate_paged`` gave, for a step that failed."""
+        """Return what ``allocate_paged`` gave for a step that failed before its launch."""
         spans, self._spans = self._spans, []
         for req, first, last in spans:
             start, end = first * self.page_size, last * self.page_size

@@ -136,6 +136,8 @@ class Scheduler:
         Returns the data of batch i+1, to be handed to the next turn.
         """
         last_data = self._ongoing or last_data  # NOTE: a turn that raised returned nothing
+        if last_data is not None and last_data[0].batch not in self._launched:
+            last_data = None  # processed by the turn that raised
         with self._one_turn():
             self._receive(blocking=not self.has_work)
             self._ongoing = self._launch_next()
@@ -294,6 +296,7 @@ class Scheduler:
         )
         self.decode_manager.filter_reqs(batch.reqs)
         self._launched.append(batch)
+        self.cache_manager.settle()
         if self.hooks.active:
             self.hooks.emit("on_forward_done", batch, batch.batch_id)
         return output
@@ -318,9 +321,12 @@ class Scheduler:
     def _abandon(self, req: Req) -> None:
         self.prefill_manager.abort_req(req.uid)
         self.decode_manager.remove_req(req)
-        if any(req in launched.reqs for launched in self._launched):
-            self.aborted_reqs.add(req)  # an earlier step of it is still on the device
-        elif req not in self.finished_reqs:
+        if req in self.finished_reqs or req in self.aborted_reqs:
+            return
+        on_device = next((r for r in self._launched_reqs() if r.uid == req.uid), None)
+        if on_device is not None:  # an earlier step of it, maybe a chunk, still runs
+            self.aborted_reqs.add(on_device)
+        else:
             self._free_req_resources(req)
 
     # ---------------------------------------------------------------- results
@@ -339,17 +345,24 @@ class Scheduler:
         finished: set[Req] = set()
         with self.cache_manager.lazy_free_region():
             for req, next_token in zip(batch.reqs, next_tokens, strict=False):
-                if req in self.aborted_reqs:
-                    self.aborted_reqs.remove(req)
-                    self._free_req_resources(req)
-                elif not isinstance(req, ChunkedReq) and req not in self.finished_reqs:
-                    reply = self._show_token(req, next_token, batch)
+                reply = self._take_result(req, next_token, batch)
+                if reply is not None:
                     replies.append(reply)
                     if reply.finished:
                         finished.add(req)
         self.finished_reqs = finished
         if replies:
             self.io.send_result(replies)
+
+    def _take_result(self, req: Req, next_token: int, batch: Batch) -> DetokenizeMsg | None:
+        """What a request of a finished step is told; None: aborted, released before, a chunk."""
+        if req in self.aborted_reqs:
+            self.aborted_reqs.remove(req)
+            self._free_req_resources(req)
+            return None
+        if isinstance(req, ChunkedReq) or req in self.finished_reqs:
+            return None
+        return self._show_token(req, next_token, batch)
 
     def _show_token(self, req: Req, next_token: int, batch: Batch) -> DetokenizeMsg:
         req.append_host(torch.tensor([next_token], dtype=torch.int32))
