@@ -88,6 +88,7 @@ class Recorder(Listener):
         self._start = time.perf_counter()
         if present := snapshot_of(scheduler):
             self._begin_turn(scheduler.turn)
+            self._live = {req.uid: req for req in scheduler.live_reqs()}
             self._take_over(present)
         scheduler.hooks.attach(self, order=ORDER_RECORDER)
         return self

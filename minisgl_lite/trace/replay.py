@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from bisect import bisect_right
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .runs import from_runs
@@ -122,7 +122,7 @@ class State:
         for uid, changed in frame.get("reqs", {}).items():
             self._update_req(int(uid), changed)
         for uid, _, last_page, _ in frame.get("alloc", ()):
-            self.reqs[uid].alloc_end = last_page * self.page_size
+            self.reqs[uid] = replace(self.reqs[uid], alloc_end=last_page * self.page_size)
         self.free = self.free + free.get("put", [])
         self._note_batch(frame)
 
