@@ -138,6 +138,19 @@ def test_abort_after_the_last_chunk_was_launched_shows_nothing(loop: str) -> Non
     assert w.replies == []
 
 
+@overlapped
+def test_abort_while_the_last_allowed_step_is_in_flight(loop: str) -> None:
+    """Then the request is neither waiting nor running; only the launched batch still knows it."""
+    w = make_world(16, 1, loop=loop)
+    w.add(0, [1, 2, 3], max_tokens=2)
+    w.step(2)
+    assert w.replies == [(0, 7, False)] and not w.scheduler.decode_manager.runnable
+    w.abort(0)
+    finish(w)
+    assert w.replies == [(0, 7, False)]
+    assert w.sizes == (4, 0)
+
+
 @each_loop
 @each_cache
 @pytest.mark.parametrize("page_size", [1, 4])
