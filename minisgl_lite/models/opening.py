@@ -33,7 +33,7 @@ def open_model(name_or_path: str, *, allow_download: bool = False) -> ModelSourc
         return open_tiny(name)
     if name.endswith(".gguf") or Path(name).is_file():
         return GGUFSource(name)
-    if Path(name).is_dir():
+    if name and Path(name).is_dir():
         return FolderSource(name)
     if _is_hub_name(name):
         return _open_hub(name, allow_download)

@@ -16,26 +16,14 @@ ARCHITECTURES = {
 }
 
 
-class _Metadata:
-    """Looks up ``<architecture>.<key>`` and says which key is missing or odd."""
-
-    def __init__(self, file: GGUFFile) -> None:
-        self.path = file.path
-        self.values = file.metadata
-        self.arch: str = file.metadata.get("general.architecture", "")
-        if self.arch not in ARCHITECTURES:
-            raise ValueError(
-                f"{self.path}: architecture {self.arch!r} is not supported;"
-                f" supported: {', '.join(ARCHITECTURES)}."
-            )
-
-    def get(self, key: str, kind: type, default: Any = None) -> Any:
-        value = self.values.get(f"{self.arch}.{key}", default)
-        if not isinstance(value, kind):
-            raise ValueError(
-                f"{self.path}: metadata {self.arch}.{key} is {value!r}, expected {kind.__name__}."
-            )
-        return value
+def _architecture(file: GGUFFile) -> str:
+    arch = file.metadata.get("general.architecture")
+    if arch not in ARCHITECTURES:
+        raise ValueError(
+            f"{file.path}: architecture {arch!r} is not supported;"
+            f" supported: {', '.join(ARCHITECTURES)}."
+        )
+    return str(arch)
 
 
 def config_from_gguf(file: GGUFFile) -> ModelConfig:
@@ -44,50 +32,54 @@ def config_from_gguf(file: GGUFFile) -> ModelConfig:
     Raises:
         ValueError: an architecture that is not supported, or metadata that are missing or odd.
     """
-    meta = _Metadata(file)
-    if meta.get("expert_count", int, 0):
+    arch = _architecture(file)
+
+    def size(key: str, default: int | None = None) -> int:
+        return int(file.value(f"{arch}.{key}", int, default))
+
+    if size("expert_count", 0):
         raise ValueError(f"{file.path}: mixtures of experts are not supported, only dense models.")
     embedding = file.tensors.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:
         raise ValueError(f"{file.path}: tensor 'token_embd.weight' is missing or not a matrix.")
-    heads, hidden = meta.get("attention.head_count", int), meta.get("embedding_length", int)
-    head_dim = meta.get("attention.key_length", int, hidden // max(heads, 1))
+    heads, hidden = size("attention.head_count"), size("embedding_length")
+    head_dim = size("attention.key_length", hidden // max(heads, 1))
     return ModelConfig(
-        num_layers=meta.get("block_count", int),
+        num_layers=size("block_count"),
         num_qo_heads=heads,
-        num_kv_heads=meta.get("attention.head_count_kv", int, heads),
+        num_kv_heads=size("attention.head_count_kv", heads),
         head_dim=head_dim,
         hidden_size=hidden,
         vocab_size=embedding.shape[0],
-        intermediate_size=meta.get("feed_forward_length", int),
-        rms_norm_eps=meta.get("attention.layer_norm_rms_epsilon", float),
-        rotary_config=_rotary_config(file, meta, head_dim),
+        intermediate_size=size("feed_forward_length"),
+        rms_norm_eps=file.value(f"{arch}.attention.layer_norm_rms_epsilon", float),
+        rotary_config=_rotary_config(file, arch, head_dim),
         hidden_act="silu",
         tie_word_embeddings="output.weight" not in file.tensors,
-        model_type=meta.arch,
-        architectures=(ARCHITECTURES[meta.arch],),
+        model_type=arch,
+        architectures=(ARCHITECTURES[arch],),
     )
 
 
-def _rotary_config(file: GGUFFile, meta: _Metadata, head_dim: int) -> RotaryConfig:
+def _rotary_config(file: GGUFFile, arch: str, head_dim: int) -> RotaryConfig:
     return RotaryConfig(
         head_dim=head_dim,
-        rotary_dim=meta.get("rope.dimension_count", int, head_dim),
-        max_position=meta.get("context_length", int),
-        base=meta.get("rope.freq_base", float, 10000.0),
-        scaling=_rope_scaling(file, meta),
+        rotary_dim=file.value(f"{arch}.rope.dimension_count", int, head_dim),
+        max_position=file.value(f"{arch}.context_length", int),
+        base=file.value(f"{arch}.rope.freq_base", float, 10000.0),
+        scaling=_rope_scaling(file, f"{arch}.rope.scaling"),
     )
 
 
-def _rope_scaling(file: GGUFFile, meta: _Metadata) -> dict[str, Any] | None:
+def _rope_scaling(file: GGUFFile, prefix: str) -> dict[str, Any] | None:
     """Llama 3's frequencies lie in a tensor; the other kinds are named in the metadata."""
     if ROPE_FREQS in file.tensors:
         return {"rope_type": "factors", "factors": file.read(ROPE_FREQS).tolist()}
-    kind = meta.get("rope.scaling.type", str, "none")
+    kind = file.value(f"{prefix}.type", str, "none")
     if kind == "none":
         return None
-    scaling: dict[str, Any] = {"rope_type": kind, "factor": meta.get("rope.scaling.factor", float)}
+    scaling: dict[str, Any] = {"rope_type": kind, "factor": file.value(f"{prefix}.factor", float)}
     if kind == "yarn":
-        key = "rope.scaling.original_context_length"
-        scaling["original_max_position_embeddings"] = meta.get(key, int)
+        trained = file.value(f"{prefix}.original_context_length", int)
+        scaling["original_max_position_embeddings"] = trained
     return scaling

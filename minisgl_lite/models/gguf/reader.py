@@ -85,6 +85,21 @@ class GGUFFile:
             raise ValueError(f"tensor {info.name!r} occurs twice")
         self.tensors[info.name] = info
 
+    def value(self, key: str, kind: type, default: Any = None) -> Any:
+        """Metadata ``key``. Raises ValueError when it is missing or not a ``kind``."""
+        value = self.metadata.get(key, default)
+        if not isinstance(value, kind):
+            found = "missing" if value is None else f"{value!r:.40}"
+            raise ValueError(f"{self.path}: metadata {key} is {found}, expected {kind.__name__}.")
+        return value
+
+    def values(self, key: str, kind: type) -> list[Any]:
+        """Metadata ``key``, a list of ``kind``. Raises ValueError likewise."""
+        values = self.value(key, list)
+        if not all(isinstance(value, kind) for value in values):
+            raise ValueError(f"{self.path}: metadata {key} is no list of {kind.__name__}.")
+        return values
+
     def read(self, name: str) -> torch.Tensor:
         """Tensor ``name`` dequantised, fp32, a copy."""
         info = self.tensors[name]

@@ -36,13 +36,6 @@ PRE_TOKENIZERS = {
 }
 
 
-def _metadata(file: GGUFFile, key: str, default: Any = None) -> Any:
-    value = file.metadata.get(f"tokenizer.ggml.{key}", default)
-    if value is None:
-        raise ValueError(f"{file.path}: metadata tokenizer.ggml.{key} is missing.")
-    return value
-
-
 def _pre_tokenizer(pre: _Pre) -> Any:
     library = require("tokenizers", extra="book")
     cutters = library.pre_tokenizers
@@ -56,53 +49,68 @@ def _pre_tokenizer(pre: _Pre) -> Any:
 def _backend(file: GGUFFile, pre: _Pre) -> Any:
     """A ``tokenizers.Tokenizer`` with the file's vocabulary, merges and added tokens."""
     library = require("tokenizers", extra="book")
-    tokens = _metadata(file, "tokens")
-    merges = [tuple(merge.split(" ")) for merge in _metadata(file, "merges")]
+    tokens = file.values("tokenizer.ggml.tokens", str)
+    merges = [tuple(merge.split(" ")) for merge in file.values("tokenizer.ggml.merges", str)]
     vocab = {token: i for i, token in enumerate(tokens)}
-    model = library.models.BPE(vocab=vocab, merges=merges, ignore_merges=pre.ignore_merges)
+    try:
+        model = library.models.BPE(vocab=vocab, merges=merges, ignore_merges=pre.ignore_merges)
+    except Exception as error:  # the package has no class of its own for it
+        raise ValueError(f"{file.path}: the tokenizer can't be built: {error}") from None
     backend = library.Tokenizer(model)
     if pre.nfc:
         backend.normalizer = library.normalizers.NFC()
     backend.pre_tokenizer = _pre_tokenizer(pre)
     backend.decoder = library.decoders.ByteLevel()
-    added = [
-        library.AddedToken(token, normalized=False, special=kind == _CONTROL)
-        for token, kind in zip(tokens, _metadata(file, "token_type", []), strict=False)
-        if kind in (_CONTROL, _USER_DEFINED)
-    ]
-    backend.add_tokens(added)
+    backend.add_tokens(
+        [
+            library.AddedToken(token, normalized=False, special=kind == _CONTROL)
+            for token, kind in zip(
+                tokens, file.values("tokenizer.ggml.token_type", int), strict=False
+            )
+            if kind in (_CONTROL, _USER_DEFINED)
+        ]
+    )
     return backend
+
+
+def _ids(file: GGUFFile, *kinds: str) -> dict[str, int]:
+    """The ids that the metadata give to bos, eos and the like, of those kinds that they name."""
+    keys = {kind: f"tokenizer.ggml.{kind}_token_id" for kind in kinds}
+    return {kind: file.value(key, int) for kind, key in keys.items() if key in file.metadata}
+
+
+def _special_tokens(file: GGUFFile, ids: dict[str, int]) -> dict[str, str]:
+    tokens = file.metadata["tokenizer.ggml.tokens"]
+    for kind, i in ids.items():
+        if not 0 <= i < len(tokens):
+            raise ValueError(f"{file.path}: {kind} token id {i} is not in 0..{len(tokens) - 1}.")
+    return {f"{kind}_token": tokens[i] for kind, i in ids.items()}
 
 
 def tokenizer_from_gguf(file: GGUFFile) -> BPETokenizer:
     """The file's tokenizer.
 
     Raises:
-        ValueError: a kind of tokenizer or pre-tokenizer that is not supported.
+        ValueError: a tokenizer or pre-tokenizer that is not supported, or is broken.
     """
-    model, name = _metadata(file, "model"), file.metadata.get("tokenizer.ggml.pre", "gpt-2")
+    model = file.value("tokenizer.ggml.model", str)
+    name = file.value("tokenizer.ggml.pre", str, "gpt-2")
     if model != "gpt2" or name not in PRE_TOKENIZERS:
         raise ValueError(
             f"{file.path}: tokenizer {model!r} with pre-tokenizer {name!r} is not supported;"
             f" supported: 'gpt2' with {', '.join(PRE_TOKENIZERS)}."
         )
-    pre, tokens = PRE_TOKENIZERS[name], _metadata(file, "tokens")
-    ids = {
-        kind: file.metadata[f"tokenizer.ggml.{kind}_token_id"]
-        for kind in ("bos", "eos")
-        if f"tokenizer.ggml.{kind}_token_id" in file.metadata
-    }
-    add_bos = _metadata(file, "add_bos_token", pre.add_bos)
+    pre, ids = PRE_TOKENIZERS[name], _ids(file, "bos", "eos")
+    add_bos = file.value("tokenizer.ggml.add_bos_token", bool, pre.add_bos)
     return BPETokenizer(
         _backend(file, pre),
         eos_token_ids=eos_token_ids(file),
         chat_template=file.metadata.get("tokenizer.chat_template"),
-        special_tokens={f"{kind}_token": tokens[i] for kind, i in ids.items()},
+        special_tokens=_special_tokens(file, ids),
         bos_id=ids.get("bos") if add_bos else None,
     )
 
 
 def eos_token_ids(file: GGUFFile) -> tuple[int, ...]:
     """The ids that end an answer: end of sequence, and end of turn where the file has one."""
-    keys = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id")
-    return tuple(dict.fromkeys(file.metadata[key] for key in keys if key in file.metadata))
+    return tuple(dict.fromkeys(_ids(file, "eos", "eot").values()))
