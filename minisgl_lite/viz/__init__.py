@@ -1,0 +1,11 @@
+"""Pictures of runs: ``show`` in a notebook is all that is typed.
+
+The engine imports nothing from here.
+"""
+
+from __future__ import annotations
+
+from .source import source
+from .view import page_table_view, pool_view, show
+
+__all__ = ["page_table_view", "pool_view", "show", "source"]

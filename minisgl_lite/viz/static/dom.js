@@ -1,0 +1,63 @@
+// Small helpers for the DOM. Text is always set as text, never as markup.
+
+/**
+ * Make an element.
+ * @param {string} tag
+ * @param {Object<string, any>} [props] `class`, `text`, `on` (listeners), everything else an attribute; false: left out
+ * @param {(Node|string|null|false)[]} [children]
+ * @returns {any}
+ */
+export function el(tag, props = {}, children = []) {
+  return fill(document.createElement(tag), props, children);
+}
+
+/** The same for SVG. @returns {any} */
+export function svg(tag, props = {}, children = []) {
+  return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), props, children);
+}
+
+function fill(node, props, children) {
+  for (const [name, value] of Object.entries(props)) {
+    if (value === false || value === null || value === undefined) continue;
+    if (name === "text") node.textContent = value;
+    else if (name === "class") node.setAttribute("class", value);
+    else if (name === "on") for (const [event, fn] of Object.entries(value)) node.addEventListener(event, fn);
+    else node.setAttribute(name, value === true ? "" : String(value));
+  }
+  for (const child of children) if (child !== null && child !== false) node.append(child);
+  return node;
+}
+
+/** Set text only when it differs: unchanged text costs nothing and is not spoken again. */
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** Set an attribute only when it differs. */
+export function setAttr(node, name, value) {
+  if (node.getAttribute(name) !== String(value)) node.setAttribute(name, String(value));
+}
+
+let ids = 0;
+/** An id that no other element of the page has. */
+export function freshId(name) {
+  return `kvv-${name}-${++ids}-${Math.random().toString(36).slice(2, 7)}`;
+}
+
+const ICONS = {
+  first: "M4 3v10M13 3L6 8l7 5z", last: "M12 3v10M3 3l7 5-7 5z", back: "M11 2.5L4.5 8l6.5 5.5", next: "M5 2.5L11.5 8 5 13.5",
+  play: "M4 2.5L13.5 8 4 13.5z", pause: "M5 3v10M11 3v10", close: "M4 4l8 8M12 4l-8 8",
+};
+
+/** A sign drawn in the text's colour: fonts lack some of these. @param {keyof typeof ICONS} name */
+export function icon(name) {
+  return svg("svg", { viewBox: "0 0 16 16", class: "kvv-icon", "aria-hidden": "true" }, [svg("path", { d: ICONS[name] })]);
+}
+
+/** A button with a visible text, or a sign with a label. */
+export function button(text, onClick, { label = "", cls = "", sign = "" } = {}) {
+  return el("button", {
+    type: "button", class: `kvv-btn ${cls}`.trim(), "aria-label": label || false, title: label || false,
+    on: { click: onClick },
+  }, [sign ? icon(sign) : text]);
+}

@@ -1,0 +1,229 @@
+// A grid of cells on one canvas. Only what is in sight is drawn; one cell is real DOM: the active one, which has the
+// focus, moves by arrow keys and says in words what the cell is. Marks of linked cells are elements over the canvas.
+
+import { el, setAttr } from "./dom.js";
+import { moveInGrid } from "./layout.js";
+import { Raster, newTile, clearTile, tileTexts } from "./paint.js";
+
+/**
+ * @typedef {Object} GridOptions
+ * @property {string} label
+ * @property {(i: number, tile: import("./paint.js").Tile) => void} tile how cell i looks
+ * @property {(i: number) => string} describe cell i in words
+ * @property {(i: number) => void} onPoint hovered or focused; -1: left
+ * @property {(i: number) => void} onPick clicked, or Enter
+ * @property {(ctx: CanvasRenderingContext2D, box: {sx: number, sy: number, w: number, h: number}) => void} [head] draws the fixed margins
+ */
+
+/** @param {GridOptions} options */
+export function createGrid(options) {
+  const canvas = el("canvas", { "aria-hidden": "true" });
+  const makeCell = () => el("div", { role: "gridcell", class: "kvv-cell", tabindex: "-1" });
+  // Two, so that moving moves the focus too: a name that changes in place is not always spoken.
+  const cells = [makeCell(), makeCell()];
+  cells[1].hidden = true;
+  const row = el("div", { role: "row", class: "kvv-cells" }, cells);
+  const marks = el("div", { class: "kvv-marks", "aria-hidden": "true" });
+  const size = el("div", { class: "kvv-size", role: "presentation" }, [canvas, marks, row]);
+  const root = el("div", { class: "kvv-grid", role: "grid", "aria-label": options.label }, [size]);
+  const ctx = canvas.getContext("2d");
+  const tile = newTile();
+
+  /** @type {import("./layout.js").Geometry} */
+  let geo = null;
+  let box = { w: 0, h: 0, left: 0, top: 0 };
+  let colours = null;
+  /** @type {Raster|null} */
+  let raster = null;
+  let active = 0;
+  let current = 0; // which of the two cells has the focus
+  let markKey = "";
+
+  /**
+   * Set geometry and size. The grid's height is fixed: what does not fit scrolls.
+   * @param {import("./layout.js").Geometry} next
+   * @param {{w: number, h: number, left?: number, top?: number}} room
+   */
+  function layout(next, room) {
+    geo = next;
+    box = { left: 0, top: 0, ...room };
+    root.style.height = `${box.h}px`;
+    size.style.width = `${geo.w + box.left}px`;
+    size.style.height = `${geo.h + box.top}px`;
+    canvas.style.width = canvas.style.height = "0";
+    // A scroll bar takes its room from the canvas.
+    box.w = Math.min(box.w, root.clientWidth || box.w);
+    box.h = Math.min(box.h, root.clientHeight || box.h);
+    canvas.style.width = `${box.w}px`;
+    canvas.style.height = `${box.h}px`;
+    setAttr(root, "aria-rowcount", geo.n ? geo.lines : 0);
+    setAttr(root, "aria-colcount", Math.min(geo.n, geo.perLine));
+    if (active >= geo.n) active = Math.max(0, geo.n - 1);
+    place();
+    markKey = "";
+  }
+
+  /** @param {import("./theme.js").Colours} next */
+  function paint(next) {
+    if (!geo || box.w <= 0 || box.h <= 0) return;
+    colours = next;
+    const d = Math.min(3, globalThis.devicePixelRatio || 1);
+    const [w, h] = [Math.round(box.w * d), Math.round(box.h * d)];
+    if (!raster || raster.w !== w || raster.h !== h) raster = new Raster(w, h);
+    if (canvas.width !== w) canvas.width = w;
+    if (canvas.height !== h) canvas.height = h;
+    raster.pixels.fill(colours.px.ground);
+    raster.clip = { x: Math.round(box.left * d), y: Math.round(box.top * d) };
+    const texts = [];
+    const [ox, oy] = [box.left - root.scrollLeft, box.top - root.scrollTop];
+    const readable = geo.cw >= 13 && geo.ch >= 9;
+    visit((i, x, y) => {
+      clearTile(tile);
+      options.tile(i, tile);
+      const [px, py] = [Math.round((x + ox) * d), Math.round((y + oy) * d)];
+      const gap = geo.cw >= 4 ? 1 : 0;
+      const pw = Math.round((x + ox + geo.cw - gap) * d) - px;
+      const ph = Math.round((y + oy + geo.ch - (geo.ch >= 4 ? gap : 0)) * d) - py;
+      raster.tile(tile, px, py, pw, ph, d);
+      if (readable && (tile.text || tile.sub || tile.badge || tile.dot || tile.ring)) texts.push({ ...tile, x: x + ox, y: y + oy });
+    });
+    ctx.putImageData(raster.image, 0, 0);
+    ctx.setTransform(d, 0, 0, d, 0, 0);
+    ctx.textBaseline = "middle";
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(box.left, box.top, box.w - box.left, box.h - box.top);
+    ctx.clip();
+    for (const t of texts) tileTexts(ctx, t, t.x, t.y, geo.cw - 1, geo.ch - 1, colours.font);
+    ctx.restore();
+    options.head?.(ctx, { sx: root.scrollLeft, sy: root.scrollTop, w: box.w, h: box.h });
+    describe();
+  }
+
+  /** Cells in sight. @param {(i: number, x: number, y: number) => void} fn */
+  function visit(fn) {
+    const [x0, y0] = [root.scrollLeft, root.scrollTop];
+    const [x1, y1] = [x0 + box.w - box.left, y0 + box.h - box.top];
+    const pitch = geo.lines > 1 ? geo.y(geo.perLine) : geo.ch;
+    const first = Math.max(0, Math.floor(y0 / pitch));
+    const last = Math.min(geo.lines - 1, Math.floor(y1 / pitch));
+    for (let line = first; line <= last; line++) {
+      const from = line * geo.perLine;
+      const to = Math.min(geo.n, from + geo.perLine);
+      const y = geo.y(from);
+      for (let i = from; i < to; i++) {
+        const x = geo.x(i);
+        if (x > x1) break;
+        if (x + geo.cw >= x0) fn(i, x, y);
+      }
+    }
+  }
+
+  /** Put the active element over the active cell. */
+  function place() {
+    const cell = cells[current];
+    cell.hidden = geo.n === 0;
+    if (geo.n === 0) return;
+    frame(cell, active);
+    setAttr(cell, "tabindex", "0");
+    setAttr(row, "aria-rowindex", Math.floor(active / geo.perLine) + 1);
+    setAttr(cell, "aria-colindex", (active % geo.perLine) + 1);
+    describe();
+  }
+
+  function describe() {
+    if (geo?.n) setAttr(cells[current], "aria-label", options.describe(active));
+  }
+
+  function frame(node, i) {
+    node.style.transform = `translate(${geo.x(i) + box.left}px, ${geo.y(i) + box.top}px)`;
+    node.style.width = `${geo.cw}px`;
+    node.style.height = `${geo.ch}px`;
+  }
+
+  /** Make cell i the active one. @param {number} i @param {boolean} [focus] */
+  function activate(i, focus = false) {
+    if (!geo?.n) return;
+    active = Math.max(0, Math.min(geo.n - 1, i));
+    if (focus) {
+      const old = cells[current];
+      current = 1 - current;
+      cells[current].hidden = false;
+      place();
+      reveal(active);
+      cells[current].focus({ preventScroll: true });
+      setAttr(old, "tabindex", "-1");
+      old.hidden = true;
+    } else place();
+  }
+
+  /** Scroll so that cell i is in sight. @param {number} i */
+  function reveal(i) {
+    if (!geo?.n || i < 0 || i >= geo.n) return;
+    const [x, y] = [geo.x(i), geo.y(i)];
+    const [w, h] = [box.w - box.left, box.h - box.top];
+    if (x < root.scrollLeft) root.scrollLeft = x - 8;
+    else if (x + geo.cw > root.scrollLeft + w) root.scrollLeft = x + geo.cw - w + 8;
+    if (y < root.scrollTop) root.scrollTop = y - 4;
+    else if (y + geo.ch > root.scrollTop + h) root.scrollTop = y + geo.ch - h + 4;
+  }
+
+  /** Mark linked cells. @param {{i: number, cls: string}[]} list */
+  function mark(list) {
+    const shown = geo?.n ? list.filter((m) => m.i >= 0 && m.i < geo.n).slice(0, 64) : [];
+    const key = shown.map((m) => m.cls + m.i).join();
+    if (key === markKey) return;
+    markKey = key;
+    while (marks.childElementCount > shown.length) marks.lastChild.remove();
+    while (marks.childElementCount < shown.length) marks.append(el("div"));
+    shown.forEach((m, k) => {
+      marks.children[k].className = `kvv-mark kvv-mark-${m.cls}`;
+      frame(marks.children[k], m.i);
+    });
+  }
+
+  const cellAt = (event) => {
+    const rect = root.getBoundingClientRect();
+    const [x, y] = [event.clientX - rect.left - root.clientLeft - box.left, event.clientY - rect.top - root.clientTop - box.top];
+    return geo && x >= 0 && y >= 0 ? geo.at(x + root.scrollLeft, y + root.scrollTop) : -1;
+  };
+  root.addEventListener("pointermove", (event) => options.onPoint(cellAt(event)));
+  root.addEventListener("pointerleave", () => options.onPoint(-1));
+  root.addEventListener("click", (event) => {
+    const i = cellAt(event);
+    if (i < 0) return;
+    activate(i, true);
+    options.onPick(i);
+  });
+  root.addEventListener("focusin", () => options.onPoint(active));
+  root.addEventListener("focusout", () => options.onPoint(-1));
+  root.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || !geo) return;
+    if (event.key === "Enter" || event.key === " ") options.onPick(active);
+    else {
+      const next = moveInGrid(event.key, active, geo);
+      if (next < 0) return;
+      activate(next, true);
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  let asked = 0;
+  root.addEventListener("scroll", () => {
+    if (!asked) {
+      asked = requestAnimationFrame(() => {
+        asked = 0;
+        if (colours) paint(colours);
+      });
+    }
+  });
+
+  return {
+    root, layout, paint, mark, reveal, activate,
+    describe: (i) => options.describe(i),
+    get geometry() {
+      return geo;
+    },
+    stop: () => cancelAnimationFrame(asked),
+  };
+}

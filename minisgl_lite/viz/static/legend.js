@@ -1,0 +1,67 @@
+// The legend: each mark beside its words, drawn by the same painter as the grids.
+
+import { el } from "./dom.js";
+import { Raster, newTile, tileTexts } from "./paint.js";
+import { KIND } from "./replay.js";
+import { look } from "./slots.js";
+import { say } from "./words.js";
+
+const ITEMS = {
+  free: { kind: KIND.free },
+  reserved: { kind: KIND.own, hue: 0 },
+  aimed: { kind: KIND.own, hue: 0, aimed: true },
+  written: { kind: KIND.own, hue: 0, filled: true, written: true },
+  own: { kind: KIND.own, hue: 0, filled: true },
+  read: { kind: KIND.own, hue: 0, filled: true, read: true },
+  locked: { kind: KIND.locked, hue: 0 },
+  shared: { kind: KIND.shared, holders: 2 },
+  evictable: { kind: KIND.evictable },
+  dummy: { kind: KIND.dummy },
+};
+const [W, H] = [22, 16];
+
+/** @param {any} app */
+export function createLegend(app) {
+  const swatches = new Map();
+  const items = Object.keys(ITEMS).map((name) => {
+    const canvas = el("canvas", { "aria-hidden": "true" });
+    swatches.set(name, canvas);
+    return el("li", { "data-item": name }, [canvas, say(`legend.${name}`)]);
+  });
+  const root = el("ul", { class: "kvv-legend", "aria-label": say("legend") }, items);
+
+  function paint() {
+    const c = app.colours();
+    const d = Math.min(3, globalThis.devicePixelRatio || 1);
+    for (const [name, canvas] of swatches) {
+      const raster = new Raster(Math.round(W * d), Math.round(H * d));
+      const tile = newTile();
+      look(tile, c, ITEMS[name]);
+      raster.pixels.fill(c.px.ground);
+      raster.tile(tile, 0, 0, raster.w, raster.h, d);
+      canvas.width = raster.w;
+      canvas.height = raster.h;
+      canvas.style.width = `${W}px`;
+      canvas.style.height = `${H}px`;
+      const ctx = canvas.getContext("2d");
+      ctx.putImageData(raster.image, 0, 0);
+      ctx.setTransform(d, 0, 0, d, 0, 0);
+      ctx.textBaseline = "middle";
+      tileTexts(ctx, tile, 0, 0, W, H, c.font);
+    }
+  }
+
+  return {
+    root,
+    paint,
+    /** Only what can occur in this run is explained. @param {import("./run.js").Run} run @param {any} meta */
+    show(run, meta) {
+      for (const item of items) {
+        const name = item.dataset.item;
+        item.hidden =
+          (name === "dummy" && !run.dummy) ||
+          (["locked", "shared", "evictable"].includes(name) && meta.cache_type === "naive");
+      }
+    },
+  };
+}

@@ -1,0 +1,156 @@
+// Requests: text, the three lengths, phase and row.
+
+import { el, setAttr, setText, button } from "./dom.js";
+import { isOpen } from "./replay.js";
+import { hueOf } from "./slots.js";
+import { say, count, number } from "./words.js";
+
+/** Rows that are shown at most; of more, the rest is counted. */
+const ROWS_SHOWN = 24;
+/** Tokens of text that are shown, in steps, so that a new token seldom moves the others. */
+const WINDOW = 48;
+const STRIDE = 16;
+
+/** @param {any} app */
+export function requestsPanel(app) {
+  /** @type {import("./slots.js").View} */
+  let view = null;
+  const note = el("span", { class: "kvv-note" });
+  const body = el("div", { class: "kvv-reqs", role: "list", "aria-label": say("panel.requests") });
+  const empty = el("p", { class: "kvv-empty", text: say("requests.none") });
+  /** @type {Map<number, ReturnType<typeof makeRow>>} */
+  const rows = new Map();
+  let order = "";
+
+  function makeRow(uid) {
+    const id = el("b", { class: "kvv-uid", text: `r${uid}` });
+    const state = el("span", { class: "kvv-state" });
+    const where = el("span", { class: "kvv-where" });
+    const text = el("span", { class: "kvv-toks" });
+    const bar = el("span", { class: "kvv-bar", "aria-hidden": "true" }, [
+      el("i", { class: "kvv-bar-cached" }), el("i", { class: "kvv-bar-extend" }), el("i", { class: "kvv-bar-rest" }),
+    ]);
+    const lengths = el("span", { class: "kvv-lens" });
+    const stop = app.live ? button("", () => app.abort(uid), { label: say("requests.abort", { uid }), cls: "kvv-abort", sign: "close" }) : null;
+    const root = el("div", { class: "kvv-req", role: "listitem" }, [
+      id, state, where, el("span", { class: "kvv-text" }, [text]), el("span", { class: "kvv-lengths" }, [bar, lengths]), stop,
+    ]);
+    text.addEventListener("pointermove", (e) => point(uid, e.target));
+    text.addEventListener("pointerleave", () => app.point("", -1));
+    text.addEventListener("click", (e) => {
+      const slot = slotOf(uid, e.target);
+      if (slot >= 0) app.pin(slot);
+    });
+    return { root, id, state, where, text, bar, lengths, stop, key: "" };
+  }
+
+  /** The slot of a piece of text, by its first token. */
+  function slotOf(uid, node) {
+    const req = view.state.reqs.get(uid);
+    const pos = Number(node.dataset?.from ?? -1);
+    return req && req.row !== null && pos >= 0 && pos < req.alloc_end ? view.state.rows[req.row][pos] : -1;
+  }
+  function point(uid, node) {
+    const slot = slotOf(uid, node);
+    if (slot >= 0) app.point(app.slotWords(slot), slot);
+    else app.point(node.title ?? "", -1);
+  }
+
+  function visible() {
+    const all = [...view.state.reqs.values()];
+    if (view.run.reqs <= 4) return all;
+    const now = all.filter((req) => isOpen(req) || req.turn === view.state.turn);
+    return now.sort((a, b) => Number(b.row !== null) - Number(a.row !== null) || a.uid - b.uid).slice(0, ROWS_SHOWN);
+  }
+
+  /** @param {ReturnType<typeof makeRow>} row @param {import("./replay.js").Req} req */
+  function updateRow(row, req) {
+    const hue = hueOf(view, req.uid);
+    const waiting = req.state === "waiting" || req.state === "rejected";
+    const gone = req.row === null && !waiting;
+    setAttr(row.root, "class", `kvv-req kvv-hue${hue}${gone ? " kvv-gone" : ""}`);
+    setText(row.state, say(`state.${req.state}`));
+    setText(row.where, req.row === null ? say("requests.norow") : say("requests.row", { row: req.row }));
+    const values = { input: number(req.input_len), cached: number(req.cached_len), device: number(req.device_len), max: number(req.max_device_len) };
+    setText(row.lengths, say(waiting ? "requests.lengths.waiting" : "requests.lengths", values));
+    const scale = 100 / Math.max(1, view.run.longest);
+    const device = Math.min(req.device_len, req.max_device_len);
+    const parts = waiting ? [0, 0, req.max_device_len] : [req.cached_len, device - req.cached_len, req.max_device_len - device];
+    parts.forEach((part, i) => setAttr(row.bar.children[i], "style", `width:${Math.max(0, part * scale).toFixed(1)}%`));
+    const key = [req.ids.length, waiting || gone, req.cached_len, req.device_len].join();
+    if (row.key !== key) {
+      row.key = key;
+      updateText(row.text, req, waiting || gone);
+    }
+    if (row.stop) row.stop.hidden = !isOpen(req);
+  }
+
+  /** @param {HTMLElement} box @param {import("./replay.js").Req} req @param {boolean} plain */
+  function updateText(box, req, plain) {
+    const from = Math.max(0, Math.floor((req.ids.length - WINDOW + STRIDE - 1) / STRIDE) * STRIDE);
+    const pieces = view.tokens.running(req.ids.slice(from), from);
+    const wanted = from ? [{ from: -1, to: -1, text: say("requests.cut", { n: number(from) }), special: false }, ...pieces] : pieces;
+    while (box.childElementCount > wanted.length) box.lastChild.remove();
+    while (box.childElementCount < wanted.length) box.append(el("bdi"));
+    wanted.forEach((piece, i) => {
+      const node = box.children[i];
+      setText(node, piece.text);
+      const part = plain || piece.from < 0 ? "" : piece.from < req.cached_len ? " kvv-cached" : " kvv-extend";
+      const kind = piece.from < 0 ? "kvv-cut" : `kvv-tok${piece.from >= req.input_len ? " kvv-out" : ""}${piece.special ? " kvv-special" : ""}`;
+      setAttr(node, "class", kind + part);
+      if (piece.from >= 0) setAttr(node, "data-from", piece.from);
+      else delete node.dataset.from;
+    });
+  }
+
+  return {
+    name: "requests",
+    body: el("div", { class: "kvv-reqbox" }, [empty, body]),
+    head: [note],
+    layout(width) {
+      body.classList.toggle("kvv-slim", width < 560);
+    },
+    update(next) {
+      if (view && view.run !== next.run) body.parentElement.style.height = "";
+      view = next;
+      const shown = visible();
+      const key = shown.map((req) => req.uid).join();
+      if (key !== order) {
+        order = key;
+        const keep = new Set(shown.map((req) => req.uid));
+        for (const [uid, row] of rows) {
+          if (!keep.has(uid)) {
+            row.root.remove();
+            rows.delete(uid);
+          }
+        }
+        shown.forEach((req, i) => {
+          if (!rows.has(req.uid)) rows.set(req.uid, makeRow(req.uid));
+          const root = rows.get(req.uid).root;
+          if (body.children[i] !== root) body.insertBefore(root, body.children[i] ?? null);
+        });
+      }
+      for (const req of shown) updateRow(rows.get(req.uid), req);
+      empty.hidden = shown.length > 0;
+      setAttr(body.parentElement, "style", `--kvv-rows:${Math.min(4, Math.max(app.live ? 3 : 1, view.run.reqs))}`);
+      const hidden = view.state.reqs.size - shown.length;
+      setText(note, hidden > 0 ? count("requests.more", hidden) : "");
+    },
+    link(slot, pin) {
+      for (const [uid, row] of rows) {
+        const req = view.state.reqs.get(uid);
+        const cells = req && req.row !== null ? view.state.rows[req.row].subarray(0, req.alloc_end) : null;
+        const [hover, pinned] = [cells && slot >= 0 ? cells.indexOf(slot) : -1, cells && pin >= 0 ? cells.indexOf(pin) : -1];
+        let [hoverNode, pinNode] = [null, null];
+        for (const node of row.text.children) {
+          const from = Number(node.dataset.from ?? -1);
+          if (from >= 0 && from <= hover) hoverNode = node;
+          if (from >= 0 && from <= pinned) pinNode = node;
+        }
+        for (const node of row.text.querySelectorAll(".kvv-hovered, .kvv-pinned")) node.classList.remove("kvv-hovered", "kvv-pinned");
+        hoverNode?.classList.add("kvv-hovered");
+        pinNode?.classList.add("kvv-pinned");
+      }
+    },
+  };
+}

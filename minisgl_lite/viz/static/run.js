@@ -1,0 +1,72 @@
+// Facts about a whole run, which fix the view's geometry: frames never jump when numbers grow.
+
+import { eventList, turnEnds } from "./events.js";
+import { HUES, isOpen } from "./replay.js";
+
+/**
+ * @typedef {Object} Run
+ * @property {number[]} rows table rows that are ever used, ascending; the dummy's last where it is used
+ * @property {boolean} dummy whether batches are padded
+ * @property {number} cols positions that are ever used, rounded up to whole pages
+ * @property {number} reqs requests in all
+ * @property {boolean} many more requests at once than there are hues
+ * @property {number} longest largest max_device_len
+ * @property {number[]} ends last frame of each turn
+ * @property {number[]} subs sub-steps in each frame's turn
+ * @property {{index: number, kind: string, uid: number|null}[]} events
+ * @property {number[]} free free pages after each frame
+ * @property {number} fault first frame in which the sanitizer found a fault; -1: none
+ */
+
+/**
+ * @param {any} trace
+ * @returns {Run}
+ */
+export function survey(trace) {
+  const { meta, frames } = trace;
+  const P = meta.page_size;
+  const rows = new Set();
+  const state = new Map();
+  let [dummy, cols, longest, most, reqs] = [false, 0, 1, 0, 0];
+  let free = meta.num_pages;
+  const freeAt = [];
+  for (const frame of frames) {
+    for (const [row, position, runs] of frame.table ?? []) {
+      rows.add(row);
+      cols = Math.max(cols, position + runs.reduce((sum, [, n]) => sum + n, 0));
+    }
+    if (frame.batch_info?.uids.includes(-1)) dummy = true;
+    for (const uid in frame.reqs) {
+      const changed = frame.reqs[uid];
+      if (changed.state === "waiting" || !state.has(uid)) reqs++;
+      if (changed.state) state.set(uid, changed.state);
+      if (changed.max_device_len) longest = Math.max(longest, changed.max_device_len);
+    }
+    let open = 0;
+    for (const s of state.values()) if (isOpen({ state: s })) open++;
+    most = Math.max(most, open);
+    free += (frame.free?.put?.length ?? 0) - (frame.free?.take ?? 0);
+    freeAt.push(free);
+  }
+  // A few rows are always shown: an empty table would not look like one.
+  for (let row = meta.rows - 1; row >= 0 && rows.size < Math.min(4, meta.rows); row--) rows.add(row);
+  const shown = [...rows].sort((a, b) => a - b);
+  if (dummy) shown.push(meta.rows);
+  cols = Math.min(meta.width, Math.ceil(Math.max(cols, Math.min(longest - 1, 64), 16) / P) * P);
+  const ends = turnEnds(frames);
+  return {
+    rows: shown, dummy, cols, reqs, longest, many: most > HUES, ends, events: eventList(frames), free: freeAt,
+    subs: subSteps(frames, ends), fault: frames.findIndex((frame) => frame.fault),
+  };
+}
+
+/** @param {any[]} frames @param {number[]} ends */
+function subSteps(frames, ends) {
+  const subs = new Array(frames.length);
+  let from = 0;
+  for (const end of ends) {
+    subs.fill(end - from + 1, from, end + 1);
+    from = end + 1;
+  }
+  return subs;
+}

@@ -1,0 +1,131 @@
+// How a slot looks and what it is in words: one place for pool, table and out_loc, so that they agree.
+
+import { KIND, KIND_NAMES } from "./replay.js";
+import { isolate } from "./tokens.js";
+import { say, count } from "./words.js";
+
+/**
+ * @typedef {Object} View all that a panel needs to show one frame; made once per frame
+ * @property {any} trace
+ * @property {any} meta
+ * @property {number} index
+ * @property {any} frame
+ * @property {import("./replay.js").State} state
+ * @property {import("./replay.js").Slots} slots
+ * @property {import("./replay.js").BatchState|null} batch
+ * @property {ReturnType<typeof import("./tokens.js").tokenTexts>} tokens
+ * @property {any} run facts about the whole run: see survey in run.js
+ * @property {number|null} picked uid of the pinned slot's request
+ */
+
+/** The hue of a request: its own, or among many, that of the picked one. @param {View} view @param {number} uid */
+export function hueOf(view, uid) {
+  const req = view.state.reqs.get(uid);
+  if (!req) return 6;
+  if (view.run.many) return uid === view.picked ? 0 : 6;
+  return req.hue;
+}
+
+/** The token that lies in a slot; -1: none is known. @param {View} view @param {number} slot */
+export function tokenIn(view, slot) {
+  const { slots, state } = view;
+  if (slots.node[slot] >= 0) return state.tree.get(slots.node[slot]).key[slots.at[slot]];
+  if (slots.kind[slot] !== KIND.own) return -1;
+  return state.reqs.get(slots.uid[slot]).ids[slots.pos[slot]] ?? -1;
+}
+
+/**
+ * How a slot of a kind looks. Colour is never alone: each kind has its own pattern.
+ * @param {import("./paint.js").Tile} t
+ * @param {import("./theme.js").Colours} c
+ * @param {{kind: number, hue?: number, filled?: boolean, holders?: number, written?: boolean, aimed?: boolean, read?: boolean}} is
+ */
+export function look(t, c, is) {
+  const mine = c.px[`h${is.hue ?? 6}`];
+  const solid = is.kind === KIND.own && is.filled;
+  t.fill = c.px.ground;
+  t.edge = c.px.line;
+  t.ink = c.css.ink;
+  if (solid) {
+    t.fill = t.edge = mine;
+    t.ink = c.css.on;
+  } else if (is.kind === KIND.own) {
+    t.edge = mine;
+    t.thick = true;
+  } else if (is.kind === KIND.locked) {
+    t.fill = c.px[`t${is.hue ?? 6}`];
+    t.edge = mine;
+    t.badge = "lock";
+  } else if (is.kind === KIND.shared) {
+    t.fill = c.px.shared;
+    t.edge = c.px.ink;
+    t.double = true;
+    t.badge = `×${is.holders}`;
+  } else if (is.kind === KIND.evictable) {
+    t.hatch = c.px.line;
+    t.plate = c.css.ground;
+  } else if (is.kind === KIND.dummy) {
+    t.cross = c.px.line;
+    t.plate = c.css.ground;
+    t.ink = c.css.dim;
+  } else if (is.kind === KIND.lost) {
+    t.fill = t.edge = c.px.bad;
+    t.ink = c.css.ground;
+  } else t.ink = c.css.dim;
+  const mark = solid ? c.px.on : is.kind === KIND.own || is.kind === KIND.locked ? mine : c.px.ink;
+  if (is.written) t.dot = mark;
+  else if (is.aimed) t.ring = mark;
+  if (is.read) t.bar = solid ? c.px.on : c.px.ink;
+}
+
+/**
+ * @param {import("./paint.js").Tile} t
+ * @param {View} view
+ * @param {number} slot
+ * @param {import("./theme.js").Colours} c
+ * @param {boolean} [withToken] write the token's text below the number
+ */
+export function slotTile(t, view, slot, c, withToken = false) {
+  const { slots } = view;
+  look(t, c, {
+    kind: slots.kind[slot], hue: hueOf(view, slots.uid[slot]), filled: !!slots.filled[slot], holders: slots.holders[slot],
+    written: !!slots.written[slot], aimed: !!slots.aimed[slot], read: !!slots.read[slot],
+  });
+  t.text = String(slot);
+  if (slots.owners[slot] > 1) {
+    t.edge = t.cross = c.px.bad;
+    t.thick = true;
+  }
+  if (withToken) {
+    const token = tokenIn(view, slot);
+    if (token >= 0) t.sub = view.tokens.short(token);
+  }
+}
+
+/** A slot's state in words. @param {View} view @param {number} slot @returns {string} */
+export function stateWords(view, slot) {
+  const { slots } = view;
+  const kind = slots.kind[slot];
+  const words = [];
+  if (slots.written[slot]) words.push(say(slots.written[slot] === 2 ? "slot.written" : "slot.written.step"));
+  else if (slots.aimed[slot]) words.push(say("slot.aimed"));
+  if (slots.owners[slot] > 1) words.push(say("slot.double"));
+  if (kind !== KIND.own) words.push(say(`slot.${KIND_NAMES[kind]}`));
+  else if (!words.length) words.push(say(slots.filled[slot] ? "slot.own" : "slot.reserved"));
+  if (kind === KIND.shared || kind === KIND.locked) words.push(count("cell.holders", slots.holders[slot]));
+  if (slots.read[slot]) words.push(say("slot.read"));
+  return words.join(", ");
+}
+
+/** "slot 1833, page 458, r7, position 212, written now". @param {View} view @param {number} slot */
+export function slotWords(view, slot) {
+  const { slots, state } = view;
+  const parts = [say("cell.slot", { slot, page: Math.floor(slot / state.P) })];
+  const [kind, uid, pos] = [slots.kind[slot], slots.uid[slot], slots.pos[slot]];
+  if (kind === KIND.own) parts.push(say("cell.owner", { uid, pos }));
+  else if (pos >= 0) parts.push(say("cell.position", { pos }));
+  parts.push(stateWords(view, slot));
+  const token = tokenIn(view, slot);
+  if (token >= 0) parts.push(say("cell.token", { token: isolate(view.tokens.whole(token)) }));
+  return parts.join(", ");
+}

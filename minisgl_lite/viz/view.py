@@ -1,0 +1,186 @@
+"""The widget behind ``show``: a trace in one text trait, commands to a driver, nothing else."""
+
+from __future__ import annotations
+
+import functools
+import json
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from ..scheduler import Scheduler
+from ..trace import Trace
+from ..utils import require
+from . import assets
+
+PANELS = (
+    "requests",
+    "page_table",
+    "pool",
+    "out_loc",
+    "free_slots",
+    "tree",
+    "release",
+    "events",
+    "selected",
+    "balance",
+)
+
+
+class History:
+    """What a live view has been sent, as a trace: kept here, because hosts drop front-end state."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+
+    def take(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Add a driver's answer to the history; returns it with ``at``, the frames before it."""
+        if meta := answer.get("meta"):
+            self.trace = Trace(meta, [])
+        at = len(self.trace.frames)
+        self.trace.frames.extend(answer.get("frames", ()))
+        vocab = answer.get("vocab", {})
+        self.trace.vocab.update({int(k): bytes.fromhex(v) for k, v in vocab.items()})
+        return {**answer, "at": at}
+
+    def whole(self) -> dict[str, Any]:
+        """All of it as one answer."""
+        content = self.trace.to_dict(wall=False)
+        return {key: content[key] for key in ("meta", "vocab", "frames")} | {"at": 0}
+
+
+@functools.cache
+def view_class() -> type[Any]:
+    """The widget's class. It is made on first use, so that the package imports without anywidget.
+
+    Raises ImportError that names the extra when anywidget is not there.
+    """
+    anywidget: Any = require("anywidget", extra="book")
+    traitlets: Any = require("traitlets", extra="book")
+
+    class RunView(anywidget.AnyWidget):
+        """One view of one run. Text traits and JSON messages: binary ones fail in some hosts."""
+
+        _esm = assets.esm()
+        _css = assets.css()
+        trace = traitlets.Unicode().tag(sync=True)
+        options = traitlets.Unicode().tag(sync=True)
+
+        def __init__(self, trace: Trace, options: dict[str, Any], driver: Any = None) -> None:
+            super().__init__(trace=trace.to_widget(), options=json.dumps(options))
+            self._driver = driver
+            self._history = History(trace)
+            if driver is not None:
+                self.on_msg(self._on_message)
+
+        def _on_message(self, _widget: Any, message: Any, _buffers: Any) -> None:
+            if isinstance(message, dict) and isinstance(message.get("op"), str):
+                self.send(self._answer(message))
+
+        def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
+            command = {key: value for key, value in message.items() if key != "id"}
+            if command["op"] == "history":
+                answer = self._history.whole()
+            else:
+                try:
+                    answer = self._history.take(self._driver.command(command))
+                except Exception as error:
+                    # The reader is in front of a browser, not of a log: say it there.
+                    answer = {"frames": [], "error": f"{type(error).__name__}: {error}"}
+                if not answer.get("busy"):
+                    # The notebook is saved with what was seen.
+                    self.trace = self._history.trace.to_widget()
+            return {**answer, "id": message.get("id")}
+
+    return RunView
+
+
+def _check_panels(panels: Sequence[str] | None) -> list[str] | None:
+    if panels is None:
+        return None
+    if isinstance(panels, str) or not all(name in PANELS for name in panels):
+        raise ValueError(f"panels {panels!r} is not a list of: {', '.join(PANELS)}")
+    return list(panels)
+
+
+def _start_index(trace: Trace, start: str | int | None) -> int | None:
+    if start is None:
+        return None
+    if isinstance(start, str):
+        return trace.find(start)
+    if not 0 <= start < len(trace):
+        raise ValueError(f"start {start} is not a frame of this run: 0 to {len(trace) - 1}")
+    return start
+
+
+def show(
+    run: Trace | Scheduler | Any,
+    *,
+    panels: Sequence[str] | None = None,
+    start: str | int | None = None,
+    title: str | None = None,
+    name: str | None = None,
+    small: bool = False,
+) -> Any:
+    """Show a run: a recorded one from its ``Trace``, a live one from an ``LLM``.
+
+    A live view drives the scheduler: prompts typed into it are decoded one turn at a time, in
+    between the cells.
+
+    Args:
+        run: a ``Trace``; or a ``Scheduler`` (an ``LLM`` is one); or a driver (``viz/driver.py``).
+        panels: which panels are open at first; others are one click away.
+            Default: requests, page_table, pool.
+        start: the frame to open at: an event's name (``"first-decode:r1"``, see ``Trace.find``)
+            or an index.
+        title: stands above the run in place of the model's name.
+        name: tells the views of a page apart, for links from its text.
+        small: the panels alone, without buttons for the others.
+
+    Returns:
+        An anywidget; as a cell's last expression it is shown.
+
+    Raises:
+        ValueError: ``run`` is none of these; a panel is unknown; the run has no such event.
+        ImportError: anywidget is not there (extra ``book``).
+    """
+    driver = None
+    if isinstance(run, Trace):
+        trace = run
+    else:
+        driver = _driver_of(run)
+        trace = driver.trace()
+    options: dict[str, Any] = {
+        "id": uuid.uuid4().hex,
+        "live": driver is not None,
+        "panels": _check_panels(panels),
+        "start": _start_index(trace, start),
+        "title": title,
+        "name": name,
+        "small": small,
+    }
+    options = {key: v for key, v in options.items() if v is not None and v is not False}
+    return view_class()(trace, options, driver)
+
+
+def _driver_of(run: Any) -> Any:
+    if hasattr(run, "command"):
+        return run
+    if not isinstance(run, Scheduler):
+        raise ValueError(
+            "show() takes a Trace, an LLM (or another Scheduler) or a driver, "
+            f"not {type(run).__name__}"
+        )
+    from .driver import LocalDriver
+
+    return LocalDriver(run)
+
+
+def pool_view(run: Trace, *, start: str | int | None = None, title: str | None = None) -> Any:
+    """The KV pool alone, with the timeline. As ``show``."""
+    return show(run, panels=["pool"], start=start, title=title, small=True)
+
+
+def page_table_view(run: Trace, *, start: str | int | None = None, title: str | None = None) -> Any:
+    """``page_table`` alone, with the timeline. As ``show``."""
+    return show(run, panels=["page_table"], start=start, title=title, small=True)
