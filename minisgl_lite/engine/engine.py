@@ -146,12 +146,14 @@ def load_model(config: EngineConfig, device: torch.device) -> LoadedModel:
 def _choose_device(name: str | None) -> torch.device:
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    device = torch.device(name)
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device {name!r} is not here; 'cpu' is.")
-    if device.type not in ("cpu", "cuda"):
+    if name.partition(":")[0] not in ("cpu", "cuda"):
         raise ValueError(f"device {name!r} is not allowed: 'cpu' or 'cuda'.")
-    return torch.device("cuda", torch.cuda.current_device()) if name == "cuda" else device
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError(f"device {name!r} is not here; 'cpu' is.")
+    device = torch.device(name)
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return device
 
 
 def _copy_to_host(next_tokens: torch.Tensor) -> ForwardOutput:

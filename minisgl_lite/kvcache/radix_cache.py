@@ -240,7 +240,8 @@ class RadixPrefixCache(BasePrefixCache):
             partial = match_len < child.length
             node = self._split(child, match_len) if partial else child
             self._use(node, tic, partial)
-            touched.append(node)
+            if node.timestamp == tic:
+                touched.append(node)
             if partial:
                 break
         if self.hooks.active:
