@@ -150,7 +150,6 @@ CLASSES: dict[str, tuple[str, dict[str, str]]] = {
         {
             "overlap_loop": "last_data",
             "normal_loop": "",
-            "shutdown": "",
             "_process_last_data": "last_data",
             "_process_one_msg": "msg",
             "_free_req_resources": "req",
@@ -165,9 +164,7 @@ CLASSES: dict[str, tuple[str, dict[str, str]]] = {
         "",
         {
             "can_use_cuda_graph": "batch",
-            "replay": "batch",
             "pad_batch": "batch",
-            "destroy_cuda_graphs": "",
         },
     ),
     "engine.sample.BatchSamplingArgs": ("temperatures top_k top_p", {}),
@@ -208,7 +205,6 @@ FUNCTIONS: dict[str, str] = {
     "kernel.radix.fast_compare_key": "x y",
     "attention.create_attention_backend": "backend config",
     "attention.validate_attn_backend": "backend allow_auto",
-    "engine.sample.sample_impl": "logits temperatures top_k top_p",
     "distributed.info.set_tp_info": "rank size",
     "distributed.info.get_tp_info": "",
     "distributed.info.try_get_tp_info": "",
@@ -226,7 +222,6 @@ CONFIG_FIELDS = {
         "max_running_req": 256,
         "attention_backend": "auto",
         "cuda_graph_bs": None,
-        "cuda_graph_max_bs": None,
         "page_size": 1,
         "max_seq_len_override": None,
         "num_page_override": None,
