@@ -83,7 +83,7 @@ def test_memory_stays_flat() -> None:
     w = make_crowded("overlap")
 
     def serve(seed: int) -> None:
-        crowd(w, 60, seed)
+        crowd(w, 25, seed)
         w.run()
         w.io.replies.clear()
         w.batches.clear()
@@ -103,4 +103,4 @@ def test_memory_stays_flat() -> None:
         grown = traced() - before
     finally:
         tracemalloc.stop()
-    assert grown < 15_000, f"{grown} bytes more after 300 requests"
+    assert grown < 15_000, f"{grown} bytes more after 125 requests"
