@@ -16,6 +16,7 @@ from ..hooks import ORDER_RECORDER, Listener, Release
 from ..scheduler.prefill import ChunkedReq
 from .describe import TokenBytes, Vocab, meta_of, node_of, snapshot_of, token_bytes_of
 from .events import PHASES
+from .packing import ranges_of
 from .runs import to_runs
 from .trace import Frame, Trace
 
@@ -380,11 +381,12 @@ class Recorder(Listener):
         req = release.req
         phase = "abort" if self._messages else "release"
         frame = self._frame(phase, batch=None if self._messages else self._batch)
+        borders = [0, release.old_len, release.dup_end, release.new_len, release.end]
         frame.setdefault("release", []).append(
             {
                 "uid": req.uid,
                 "finished": release.finished,
-                "ranges": list(_ranges(release)),
+                "ranges": ranges_of(borders, release.finished, release.slots),
                 "remapped": None if release.remapped is None else to_runs(release.remapped),
             }
         )
@@ -403,15 +405,6 @@ class Recorder(Listener):
                 handle_len=handle.cached_len,
                 node=node_of(handle),
             )
-
-
-def _ranges(release: Release) -> Iterator[list[Any]]:
-    """The four ranges of a release that are not empty, with their slots."""
-    borders = [0, release.old_len, release.dup_end, release.new_len, release.end]
-    kinds = ["matched", "duplicate", "registered", "tail" if release.finished else "kept"]
-    for kind, start, end in zip(kinds, borders[:-1], borders[1:], strict=True):
-        if end > start:
-            yield [kind, start, end, to_runs(release.slots[start:end])]
 
 
 def _lists(pair: tuple[Any, Any]) -> tuple[list[int], list[int]]:

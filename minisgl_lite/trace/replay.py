@@ -116,7 +116,7 @@ class State:
         free = frame.get("free", {})
         self.free = self.free[free.get("take", 0) :]
         for op in frame.get("tree", ()):
-            getattr(self, f"_tree_{op[0]}")(*op[1:])
+            self.apply_tree(op)
         for row, position, runs in frame.get("table", ()):
             self._write_row(row, position, from_runs(runs))
         for uid, changed in frame.get("reqs", {}).items():
@@ -125,6 +125,10 @@ class State:
             self.reqs[uid] = replace(self.reqs[uid], alloc_end=last_page * self.page_size)
         self.free = self.free + free.get("put", [])
         self._note_batch(frame)
+
+    def apply_tree(self, op: list[Any]) -> None:
+        """Change the tree by one operation of a frame."""
+        getattr(self, f"_tree_{op[0]}")(*op[1:])
 
     def _write_row(self, row: int, position: int, slots: list[int]) -> None:
         cells = self.table[row].copy()  # rows are shared with keyframes

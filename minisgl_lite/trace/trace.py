@@ -8,11 +8,14 @@ A trace is one JSON object::
     {"format": "minisgl-lite-trace", "version": 1, "digest": "<sha256>",
      "meta": {...}, "vocab": {"<token id>": "<its bytes in hex>"}, "frames": [frame, ...]}
 
-A file is this JSON, gzipped when its name ends in ``.gz``. In a page the same JSON travels as text:
-base64 of zlib's deflate. ``digest`` is taken over everything but itself, ``wall`` and
-``meta.package``; it shows an edited file, and names the run in links. ``vocab`` holds the tokens
-that occur, except those whose bytes nobody knows. ``wall``, if present, has one number per frame:
-seconds since the recording began.
+A file is this JSON, gzipped when its name ends in ``.gz``. In a page it travels as text, base64 of
+zlib's deflate, with ``packed`` instead of ``frames``: the same frames without what the state before
+each foretells (``trace/packing.py``; ``viz/static/unpack.js`` makes them whole again).
+
+``digest`` is taken over everything but itself, ``wall`` and ``meta.package``; it shows an edited
+file, and names the run in links. ``vocab`` holds the tokens that occur, except those whose
+bytes nobody knows. ``wall``, if present, has one number per frame: seconds since the recording
+began.
 
 **meta**: ``model``, ``mode`` (``exact`` or ``quick``), ``dtype``, ``page_size`` P, ``num_pages`` N,
 ``rows`` (table rows without the dummy's), ``width`` W of a row, ``cache_type``, ``loop``
@@ -96,6 +99,7 @@ from typing import Any, TypeAlias
 
 from .compare import Difference, first_difference
 from .events import find_event
+from .packing import pack, unpack
 from .replay import Replay, State
 
 FORMAT = "minisgl-lite-trace"
@@ -109,7 +113,14 @@ class TraceError(ValueError):
 
 
 def _compact(data: object) -> bytes:
-    return json.dumps(data, separators=(",", ":"), ensure_ascii=True).encode()
+    return json.dumps(data, separators=(",", ":"), sort_keys=True).encode()
+
+
+def _unpacked(data: dict[str, Any], source: str) -> list[Frame]:
+    try:
+        return unpack(data["meta"], data["packed"])
+    except (AssertionError, IndexError, KeyError, StopIteration, TypeError, ValueError):
+        raise TraceError(f"{source} was changed: its packed frames do not unpack") from None
 
 
 @dataclass
@@ -156,6 +167,8 @@ class Trace:
                 f"{source} has trace version {version!r}, this package reads version {VERSION}; "
                 "record it anew: minisgl-lite generate PROMPT --trace FILE"
             )
+        if "packed" in data:
+            data = data | {"frames": _unpacked(data, source)}
         if missing := [key for key in ("digest", "meta", "vocab", "frames") if key not in data]:
             raise TraceError(f"{source} is incomplete: {', '.join(missing)} missing")
         try:
@@ -198,8 +211,10 @@ class Trace:
 
     # ---- in a page ---------------------------------------------------------------------------
     def to_widget(self) -> str:
-        """The trace as text for a page: base64 of deflated JSON, without wall times."""
-        return base64.b64encode(zlib.compress(_compact(self.to_dict(wall=False)), 9)).decode()
+        """The trace as text for a page: base64 of deflated JSON, frames packed, no wall times."""
+        data = self.to_dict(wall=False)
+        data["packed"] = pack(self.meta, data.pop("frames"))
+        return base64.b64encode(zlib.compress(_compact(data), 9)).decode()
 
     @classmethod
     def from_widget(cls, text: str) -> Trace:

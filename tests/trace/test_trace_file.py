@@ -14,6 +14,7 @@ import pytest
 
 from minisgl_lite import LLM
 from minisgl_lite.trace import Recorder, Trace, TraceError
+from minisgl_lite.trace.packing import unpack
 
 from .worlds import EOS, make_scheduler, run_stream, send
 
@@ -171,7 +172,9 @@ def test_gzip_and_deflate_are_the_plain_kinds(tmp_path: Path) -> None:
     trace = a_trace()
     packed = trace.save(tmp_path / "run.json.gz").read_bytes()
     assert json.loads(gzip.decompress(packed)) == trace.to_dict()
-    assert json.loads(zlib.decompress(base64.b64decode(trace.to_widget()))) == trace.to_dict()
+    in_page = json.loads(zlib.decompress(base64.b64decode(trace.to_widget())))
+    assert in_page["digest"] == trace.digest()
+    assert unpack(trace.meta, in_page["packed"]) == trace.frames
 
 
 def test_vocab_holds_the_tokens_that_occur() -> None:
