@@ -13,7 +13,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -136,18 +137,41 @@ def why_pip_failed(errors: str) -> str:
     return f"pip failed; {VENV / 'pip.log'} says why"
 
 
+def narrate(lines: Iterable[str], total: int) -> None:
+    """Say how far pip is: each large download, and how many of the packages were found."""
+    seen = 0
+    for line in lines:
+        if re.match(r"(Collecting|Processing|Requirement already satisfied)", line):
+            seen += 1
+            if seen % 25 == 0:
+                print(f"  {seen} of about {total} packages", flush=True)
+        elif large := re.match(r"\s+Downloading (\S+?)-\d\S* \((\d{2,}[.\d]* [MG]B|.* GB)\)", line):
+            print(f"  downloading {large.group(1)}, {large.group(2)}", flush=True)
+        elif line.startswith("Installing collected packages"):
+            print(f"  installing {line.count(',') + 1}", flush=True)
+
+
 def pip_install(*arguments: str) -> None:
-    command = [PYTHON, "-m", "pip", "--disable-pip-version-check", "install", "--retries", "2"]
-    done = subprocess.run(
-        [*command, "--log", str(VENV / "pip.log"), *arguments],
-        cwd=ROOT,
-        env=environ(),
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise Absent(why_pip_failed(done.stderr))
+    """Run pip install; what it says in full goes to .venv/pip.log."""
+    options = ["--disable-pip-version-check", "--no-input", "--progress-bar", "off"]
+    command = [PYTHON, "-m", "pip", "install", "--retries", "2", *options, *arguments]
+    pins = re.findall(r"^([\w.-]+)==", (ROOT / "requirements.txt").read_text("utf-8"), re.MULTILINE)
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
+        # `with` waits for pip to end when this is interrupted.
+        with subprocess.Popen(
+            [*command, "--log", str(VENV / "pip.log")],
+            cwd=ROOT,
+            env=environ(),
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            errors="replace",
+        ) as process:
+            assert process.stdout is not None
+            narrate(process.stdout, len(set(pins)))
+        if process.returncode != 0:
+            errors.seek(0)
+            raise Absent(why_pip_failed(errors.read()))
 
 
 def ensure() -> None:

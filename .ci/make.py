@@ -69,7 +69,7 @@ def build_book(*, fresh: bool) -> int:
     BUILT_FROM.unlink(missing_ok=True)
     print("Building the book: executing its notebooks, then writing the pages", flush=True)
     jupyter_book = "from jupyter_book.cli.main import main; main()"
-    options = ["build", ".", "--path-output", "book", "-W", "-n", "--keep-going"]
+    options = ["build", ".", "--path-output", "book", "-q", "-W", "-n", "--keep-going"]
     status = call([PYTHON, "-c", jupyter_book, *options])
     if status == 0:
         BUILT_FROM.write_text(wanted, encoding="utf-8")
@@ -143,7 +143,7 @@ def watched(command: Sequence[str | Path], counts: dict[str, int]) -> int:
         "HF_HUB_OFFLINE": "1",  # no test downloads
         "PYTHONUNBUFFERED": "1",
     }
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [str(part) for part in command],
         cwd=ROOT,
         env=environ,
@@ -151,12 +151,12 @@ def watched(command: Sequence[str | Path], counts: dict[str, int]) -> int:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-    )
-    assert process.stdout is not None
-    for line in process.stdout:
-        print(line, end="", flush=True)
-        note_counts(line, counts)
-    return process.wait()
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            note_counts(line, counts)
+    return process.returncode
 
 
 def run_lint(stage: Stage) -> int:
