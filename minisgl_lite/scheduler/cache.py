@@ -135,10 +135,10 @@ class CacheManager:
             req.input_ids[: req.cached_len], slots[: req.cached_len]
         )
         old_len, new_len = old_handle.cached_len, new_handle.cached_len
+        self.unlock(old_handle)
         if not finished:
             self.lock(new_handle)
             req.cache_handle = new_handle
-        self.unlock(old_handle)
         duplicate = cached_len > old_len
         remapped = None
         if duplicate and not finished:
