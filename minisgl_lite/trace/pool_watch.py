@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import torch
@@ -29,20 +29,38 @@ class PoolWatch:
         self.watch()
 
     def watch(self) -> None:
-        """Stand in front of the pool's ``store_kv``; again, if somebody has replaced it since."""
-        if self.pool.store_kv != self._store_kv:
-            self._inner = self.pool.store_kv
-            self._was_own = "store_kv" in vars(self.pool)
-            self.pool.store_kv = self._store_kv  # type: ignore[method-assign]
+        """Stand in front of the pool's ``store_kv``; again, if somebody has replaced it since.
+
+        Several watchers of one pool stand one behind the other.
+        """
+        if any(watcher is self for watcher in self._watchers()):
+            return
+        self._inner = self.pool.store_kv
+        self._was_own = "store_kv" in vars(self.pool)
+        self.pool.store_kv = self._store_kv  # type: ignore[method-assign]
 
     def close(self) -> None:
-        """Leave the pool as it was found."""
-        if self.pool.store_kv != self._store_kv:
+        """Step out of the way."""
+        before: PoolWatch | None = None
+        for watcher in self._watchers():
+            if watcher is self:
+                break
+            before = watcher
+        else:
             return
-        if self._was_own:
+        if before is not None:
+            before._inner, before._was_own = self._inner, self._was_own
+        elif self._was_own:
             self.pool.store_kv = self._inner  # type: ignore[method-assign]
         else:
             del self.pool.store_kv
+
+    def _watchers(self) -> Iterator[PoolWatch]:
+        """Those that stand in front of the pool's own ``store_kv``, the foremost first."""
+        store: Callable[..., None] = self.pool.store_kv
+        while isinstance(watcher := getattr(store, "__self__", None), PoolWatch):
+            yield watcher
+            store = watcher._inner
 
     def _store_kv(
         self, k: torch.Tensor, v: torch.Tensor, out_loc: torch.Tensor, layer_id: int

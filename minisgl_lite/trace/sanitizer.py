@@ -54,12 +54,15 @@ class KVSanitizer(Listener):
     def attach(self, scheduler: Scheduler) -> KVSanitizer:
         """Begin to watch. What stands in the pool already is taken as right.
 
-        Raises ValueError when a batch is on the device, or this sanitizer has a scheduler already.
+        Raises ValueError when a batch is on the device, when decoding runs in CUDA graphs, or when
+        this sanitizer has a scheduler already.
         """
         if self._scheduler is not None:
             raise ValueError("this sanitizer watches a scheduler already; make one for each engine")
         if scheduler._launched:
             raise ValueError("a batch is on the device; attach the sanitizer between steps")
+        if scheduler.device.type == "cuda" and scheduler.engine.graph_runner.graph_bs_list:
+            raise ValueError("a CUDA graph shows no layer to the sanitizer; set cuda_graph_bs=[]")
         manager = scheduler.cache_manager
         self._pages = PageOwners(manager.num_pages, manager.page_size, manager.page_table)
         self._chains: dict[int, Chain] = {}
