@@ -7,11 +7,14 @@ that is given at run time and run unchanged. What can't run here is replaced, an
 - the compiled key compare by this package's own,
 - pinned host memory by ordinary memory, while its code runs and only without CUDA,
 - the radix cache's machine clock by a counter, so that equal runs give equal times.
+
+Its log keeps to errors.
 """
 
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import subprocess
 import sys
@@ -66,6 +69,8 @@ class Minisgl:
         self.scheduler: Any = importlib.import_module("minisgl.scheduler.scheduler")
         kernel: Any = importlib.import_module("minisgl.kernel")
         kernel.fast_compare_key = fast_compare_key
+        for module in (self.prefill, self.scheduler):
+            module.logger.setLevel(logging.ERROR)
         distributed = importlib.import_module("minisgl.distributed")
         if distributed.try_get_tp_info() is None:
             distributed.set_tp_info(rank=0, size=1)

@@ -89,6 +89,8 @@ class WatchingEngine(ScriptedEngine):
         """(uid, phase, first wrong position) of each step of a request that reads one."""
         self.fed: dict[int, list[int]] = {}
         """uid -> the ids that the model was given for it, in order."""
+        self.wrong_ids: list[tuple[int, int]] = []
+        """(uid, position) of each of them that is not the request's own."""
 
     def _run(self, batch: Any, outputs: Any, next_tokens: Any) -> None:
         out_loc, ids = batch.out_loc.tolist(), batch.input_ids.tolist()
@@ -102,6 +104,8 @@ class WatchingEngine(ScriptedEngine):
             for position in range(positions[at], device_len):
                 self.held[out_loc[at]] = truth[: position + 1]
                 self.fed.setdefault(req.uid, []).append(ids[at])
+                if ids[at] != truth[position]:
+                    self.wrong_ids.append((req.uid, position))
                 at += 1
         for i, (req, device_len) in enumerate(outputs):
             self._read_all(batch, req, batch.attn_metadata[i].tolist())
