@@ -68,6 +68,8 @@ class LLM(Scheduler):
         managers: Managers = Managers(),  # noqa: B008 - an immutable tuple of classes
         **config: Any,
     ) -> None:
+        if num_pages is not None and num_pages < 1:
+            raise ValueError(f"num_pages {num_pages} is not allowed: 1 or more.")
         settings = SchedulerConfig(
             model_path=model_path,
             dtype=dtype,
