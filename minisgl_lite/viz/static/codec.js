@@ -1,6 +1,7 @@
 // The trace as text in a page: base64 of zlib's deflate of JSON.
 
 import { problem } from "./replay.js";
+import { unpack } from "./unpack.js";
 import { say } from "./words.js";
 
 /**
@@ -13,7 +14,7 @@ export async function decodeTrace(text) {
   try {
     const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-    data = JSON.parse(await new Response(stream).text());
+    data = unpack(JSON.parse(await new Response(stream).text()));
   } catch (error) {
     throw new Error(say("error.decode", { text: error.message }));
   }

@@ -51,7 +51,7 @@ export function findEvent(frames, name) {
   else if (kind === "token" && uid !== null && n !== null) {
     frames.forEach((f, i) => (f.tokens ?? []).forEach((entry) => entry[0] === uid && entry[2] && found.push(i)));
     return nth === 1 ? (found[n] ?? -1) : -1;
-  } else if (SPECIAL[kind]) all((f) => SPECIAL[kind](f, uid));
+  } else if (Object.hasOwn(SPECIAL, kind)) all((f) => SPECIAL[kind](f, uid));
   else if (PHASES.includes(kind)) all((f) => f.phase === kind && (uid === null || uidsOf(f).includes(uid)));
   return found[nth - 1] ?? -1;
 }

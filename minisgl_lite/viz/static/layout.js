@@ -73,6 +73,8 @@ export function poolGeometry(n, P, width, height, wish = {}) {
     const gap = P === 1 ? 0 : ch >= 14 ? 8 : ch >= 7 ? 4 : 2;
     const lineGap = ch >= 14 ? 4 : ch >= 7 ? 2 : 1;
     const most = Math.floor((width + gap) / (P * cw + gap));
+    // A page is broken over lines only where it would be too small to see otherwise.
+    if (most < 1 && !wish.cell && P * 6 <= width) continue;
     const all = Math.ceil(n / P);
     const make = (perLine) => lineGeometry(n, P, Math.max(1, perLine), cw, ch, gap, lineGap);
     const fits = (geo) => geo.w <= width && geo.h <= height;

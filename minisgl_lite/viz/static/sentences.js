@@ -92,7 +92,7 @@ function admit(frame, state) {
   const parts = (frame.admit ?? []).map((a) => {
     const r = state.reqs.get(a.uid);
     const values = {
-      uid: a.uid, row: a.row, matched: number(a.matched), rest: number(r.device_len - r.cached_len),
+      uid: a.uid, row: a.row, matched: number(a.matched), rest: number(r.input_len - a.matched),
       from: r.cached_len, to: r.device_len, n: number(r.input_len),
     };
     // A later chunk keeps its row: what lies before its tokens was computed by its earlier chunks.
@@ -100,7 +100,7 @@ function admit(frame, state) {
     if (a.matched) values.slots = slotText(state.rows[a.row].subarray(0, a.matched));
     const chunk = a.chunk ? say("sentence.admit.chunk", values) : "";
     const key = a.matched ? "sentence.admit.hit" : "sentence.admit.miss";
-    return `${count(key, a.matched ? a.matched : r.device_len - r.cached_len, values)} ${chunk}`.trim();
+    return `${count(key, a.matched || r.input_len, values)} ${chunk}`.trim();
   });
   if (frame.refuse) {
     const { uid, why, need, reserved, available } = frame.refuse;
@@ -177,16 +177,19 @@ function forward(frame, state) {
 }
 
 function sample(frame, state, tokens) {
-  let fresh = 0;
-  const parts = (frame.tokens ?? []).map(([uid, token, shown, finished, reason]) => {
+  const [fresh, others] = [[], []];
+  let without = 0; // new tokens whose K/V no step has computed yet; under overlap one may have
+  for (const [uid, token, shown, finished, reason] of frame.tokens ?? []) {
     const r = state.reqs.get(uid);
-    const values = { uid, token: isolate(tokens.short(token)), pos: r.ids.length - 1 };
-    if (!shown && !finished) return say(r.state === "chunk" ? "sentence.sample.chunk" : "sentence.sample.dropped", values);
-    if (finished) return say(`sentence.sample.${reason === "stop" ? "stop" : "length"}`, values);
-    fresh++;
-    return say("sentence.sample", values);
-  });
-  return [list(parts), fresh ? count("sentence.sample.fresh", fresh) : ""].filter(Boolean).join(" ");
+    const values = { uid, token: isolate(tokens.short(token)), pos: (r?.ids.length ?? 0) - 1 };
+    if (!shown && !finished) others.push(say(r?.state === "chunk" ? "sentence.sample.chunk" : "sentence.sample.dropped", values));
+    else if (finished) others.push(say(`sentence.sample.${reason === "stop" ? "stop" : "length"}`, values));
+    else {
+      fresh.push(say("sentence.sample", values));
+      if (r && r.cached_len < r.ids.length) without++;
+    }
+  }
+  return [list(fresh), without ? count("sentence.sample.fresh", without) : "", list(others)].filter(Boolean).join(" ");
 }
 
 function release(frame, state) {
@@ -194,7 +197,11 @@ function release(frame, state) {
     const ranges = r.ranges
       .filter(([, a, b]) => b > a)
       .map(([kind, a, b, runs]) => say(`range.${kind}.short${kind === "matched" && !r.finished ? ".live" : ""}`, { from: a, to: b, slots: slotText(fromRuns(runs), 2) }));
-    const head = say(r.finished ? "sentence.release.end" : "sentence.release.live", { uid: r.uid });
+    const reason = state.reqs.get(r.uid)?.reason ?? "";
+    const failed = r.finished && reason.startsWith("error: ");
+    const head = say(failed ? "sentence.release.failed" : r.finished ? "sentence.release.end" : "sentence.release.live", {
+      uid: r.uid, reason: reason.slice(7),
+    });
     const moved = r.remapped ? say("sentence.release.remapped", { slots: slotText(fromRuns(r.remapped)) }) : "";
     return `${head} ${ranges.join("; ")}. ${moved}`.trim();
   });

@@ -1,9 +1,9 @@
 // Make packed frames whole: the twin of minisgl_lite/trace/packing.py, where packing is explained.
 // A packed frame is [code, ...numbers, differences?]; what it leaves out follows from the state before it.
 
+import { PHASES } from "./events.js";
 import { apply, snapshot, startState, toRuns } from "./replay.js";
 
-const PHASES = ["receive", "abort", "admit", "evict", "allocate", "prepare", "forward", "sample", "release"];
 const WALK = 0, LOCK = 1, UNLOCK = 2, ADD = 3, SPLIT = 4;
 
 /** @typedef {import("./replay.js").State} State */

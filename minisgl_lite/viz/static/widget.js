@@ -42,15 +42,24 @@ async function render({ model, el: host }) {
   const options = JSON.parse(model.get("options") || "{}");
   const root = el("div", { class: "kvv" });
   host.append(root);
+  const fail = (text) => {
+    root.replaceChildren(el("p", { class: "kvv-bad", role: "alert", text }));
+    return () => root.remove();
+  };
+  const known = sessions.get(options.id);
+  let trace = known?.trace;
   try {
-    const known = sessions.get(options.id);
-    const trace = known?.trace ?? (await decodeTrace(model.get("trace")));
-    const session = options.live ? (known ?? new LiveSession(trace)) : null;
-    if (session) sessions.set(options.id, session);
+    trace ??= await decodeTrace(model.get("trace"));
+  } catch (error) {
+    return fail(error.message);
+  }
+  const session = options.live ? (known ?? new LiveSession(trace)) : null;
+  if (session) sessions.set(options.id, session);
+  try {
     return createView(root, { model, options, trace, session });
   } catch (error) {
-    root.replaceChildren(el("p", { class: "kvv-bad", role: "alert", text: error.message }));
-    return () => root.remove();
+    console.error(error);
+    return fail(say("error.view", { text: error.message }));
   }
 }
 

@@ -1,0 +1,83 @@
+// Events and their names, the survey of a run, moves on the timeline, a slot's life, the tree's order.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { runs } from "./words.mjs";
+import { eventList, findEvent, turnEnds } from "../../minisgl_lite/viz/static/events.js";
+import { Replay } from "../../minisgl_lite/viz/static/replay.js";
+import { survey } from "../../minisgl_lite/viz/static/run.js";
+import { slotLife } from "../../minisgl_lite/viz/static/selected.js";
+import { moved } from "../../minisgl_lite/viz/static/timeline.js";
+import { nextEvicted, treeRows } from "../../minisgl_lite/viz/static/tree.js";
+
+for (const [name, { trace, events }] of Object.entries(runs)) {
+  test(`${name}: names of events lead where Python's find leads`, () => {
+    for (const [event, index] of Object.entries(events)) assert.equal(findEvent(trace.frames, event), index, event);
+  });
+}
+
+test("what is no event's name is not found", () => {
+  for (const name of ["", "first-decode:", "turn", "token:r1", "r1", "evict#0", "constructor"]) {
+    assert.equal(findEvent(runs.busy.trace.frames, name), -1, name);
+  }
+});
+
+test("the list of events has one of each kind that happened", () => {
+  const kinds = new Set(eventList(runs.busy.trace.frames).map((event) => event.kind));
+  assert.deepEqual([...kinds].sort(), ["abort", "admit", "chunk", "evict", "finish", "refuse", "reject", "split"]);
+});
+
+test("the survey fixes the geometry: rows, columns, free pages", () => {
+  const run = survey(runs.busy.trace);
+  assert.deepEqual(run.rows, [0, 1, 2, 3, 4]); // the dummy's is the last
+  assert.equal(run.cols, 16);
+  assert.equal(run.dummy, true);
+  assert.deepEqual(run.free, runs.busy.states.map((state) => state.free.length));
+  assert.equal(run.reqs, runs.busy.trace.frames.flatMap((f) => Object.values(f.reqs ?? {})).filter((r) => r.state === "waiting").length + 1);
+});
+
+test("an empty run can be surveyed: a live view begins so", () => {
+  const run = survey({ ...runs.busy.trace, frames: [] });
+  assert.deepEqual([run.ends, run.events, run.free], [[], [], []]);
+  assert.ok(run.cols >= 16 && run.rows.length === 4);
+});
+
+test("moves by sub-step, step and event", () => {
+  const { frames } = runs.busy.trace;
+  const run = survey(runs.busy.trace);
+  const n = frames.length;
+  assert.equal(moved(run, n, 3, "sub", 1), 4);
+  assert.equal(moved(run, n, 0, "sub", -1), 0);
+  assert.equal(moved(run, n, n - 1, "sub", 1), n - 1);
+  const ends = turnEnds(frames);
+  assert.equal(moved(run, n, 0, "turn", 1), ends[0]);
+  assert.equal(moved(run, n, ends[0], "turn", 1), ends[1]);
+  assert.equal(moved(run, n, ends[1], "turn", -1), ends[0]);
+  assert.equal(moved(run, n, ends[0], "turn", -1), 0);
+  assert.equal(moved(run, n, 0, "event", 1), run.events.find((e) => e.index > 0).index);
+  assert.equal(moved(run, n, n - 1, "event", 1), n - 1);
+});
+
+test("the life of a slot: taken, written, registered, reused, evicted", () => {
+  const keys = slotLife(runs.busy.trace, 0).map((item) => item.key);
+  assert.deepEqual(keys.slice(0, 4), ["life.taken", "life.written", "life.registered", "life.hit"]);
+  assert.ok(keys.includes("life.evicted"));
+  const written = slotLife(runs.busy.trace, 7).find((item) => item.key === "life.written");
+  assert.deepEqual(written.values, { uid: 2, pos: 1 });
+  assert.ok(slotLife(runs.busy.trace, 20).every((item) => item.key === "life.written")); // the dummy page is never taken
+});
+
+test("the tree is told from the root down, and the next to be evicted is an unlocked leaf", () => {
+  const { trace } = runs.busy;
+  const replay = new Replay(trace);
+  for (let i = 0; i < trace.frames.length; i++) {
+    const { tree } = replay.at(i);
+    const rows = treeRows(tree);
+    assert.equal(rows.length, tree.size);
+    assert.equal(rows[0].node.id, 0);
+    const next = nextEvicted(tree);
+    if (next) assert.ok(next.ref === 0 && next.children.length === 0 && next.id !== 0);
+    // What is evicted next is what was said to be.
+    const frame = trace.frames[i + 1];
+    if (frame?.phase === "evict") assert.equal(frame.tree.find((op) => op[0] === "del")[1], next.id, `frame ${i + 1}`);
+  }
+});

@@ -1,0 +1,110 @@
+"""Small real runs for the view's tests, and what Python's replay says of each of their frames.
+
+``python -m tests.viz.runs`` writes ``tests/js/run.json``, which holds one of them for node's tests.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from minisgl_lite.toy import Toy
+from minisgl_lite.trace import Recorder, Trace
+
+FIXTURE = Path(__file__).parent.parent / "js" / "run.json"
+LETTERS = {
+    "lost": "?",
+    "free": ".",
+    "own": "o",
+    "locked": "l",
+    "shared": "s",
+    "evictable": "e",
+    "dummy": "x",
+}
+
+
+def busy_run() -> Trace:
+    """Hit, split, duplicate, chunk, padding, refusal, eviction, abort: one of each."""
+    toy = Toy(page_size=2, num_pages=10, max_extend_tokens=8, cuda_graph_bs=(2, 4))
+    with Recorder(toy) as recorder:
+        toy.add("a b c d e f", says="g h i")
+        toy.add("a b c d e f", says="k")
+        toy.step()
+        toy.step()
+        toy.add("a b x y z", says="u v w")
+        toy.add("m n o p q r s t u v", says="w x")
+        toy.add([], says="never")
+        toy.step()
+        toy.step()
+        toy.abort(3)
+        toy.run()
+        toy.add("1 2 3 4 5 6 7 8 9 10 11 12", says="13 14 15 16")
+        toy.run()
+    return recorder.trace()
+
+
+def overlapped_run() -> Trace:
+    """The same kinds of prompts in the overlapped loop: two batches are in hand at a time."""
+    toy = Toy(page_size=4, num_pages=12, overlap=True)
+    with Recorder(toy) as recorder:
+        toy.add("a b c d e", says="f g h")
+        toy.step()
+        toy.add("a b c d x", says="y z", max_tokens=2)
+        toy.run()
+    return recorder.trace()
+
+
+def states(trace: Trace) -> list[dict[str, Any]]:
+    """For each frame: slots as letters, those written and read now, free pages, the balance."""
+    replay = trace.replay()
+    found = []
+    for index in range(len(trace)):
+        state = replay.state_at(index)
+        slots = state.slots()
+        found.append(
+            {
+                "slots": "".join(LETTERS[info.state] for info in slots),
+                "holders": [len(info.holders) for info in slots],
+                "written": [info.slot for info in slots if info.written_now],
+                "reading": [info.slot for info in slots if info.reading],
+                "free": state.free,
+                "balance": state.balance().holds,
+            }
+        )
+    return found
+
+
+def fixture() -> str:
+    """The fixture's text."""
+    runs = {}
+    for name, trace in (("busy", busy_run()), ("overlapped", overlapped_run())):
+        names = [
+            "start",
+            "end",
+            "turn:3",
+            "evict",
+            "hit:r3",
+            "split",
+            "chunk:r4",
+            "refuse",
+            "abort",
+        ]
+        names += ["first-decode:r1", "token:r1:2", "finish:r1#1", "release:r2#2", "sample#3"]
+        runs[name] = {
+            "trace": trace.to_dict(),
+            "states": states(trace),
+            "events": {event: _find(trace, event) for event in names},
+        }
+    return json.dumps(runs, separators=(",", ":")) + "\n"
+
+
+def _find(trace: Trace, event: str) -> int:
+    try:
+        return trace.find(event)
+    except ValueError:
+        return -1
+
+
+if __name__ == "__main__":
+    FIXTURE.write_text(fixture(), encoding="utf-8")
