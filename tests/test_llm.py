@@ -82,7 +82,7 @@ def test_prompts_given_as_lists_are_not_changed() -> None:
 # --- the same tokens, whatever the setting -------------------------------------------------------
 
 
-@pytest.mark.parametrize("page_size", [1, 3, 4, 48])
+@pytest.mark.parametrize("page_size", [1, 3, 4, 48, 256])
 @pytest.mark.parametrize("cache_type", ["radix", "naive"])
 @pytest.mark.parametrize("overlap", [False, True])
 def test_settings_do_not_change_what_is_said(

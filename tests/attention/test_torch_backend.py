@@ -169,6 +169,7 @@ def test_metadata_hold_page_ids_and_lengths(page_size: int) -> None:
 
 
 def test_unknown_backend_is_refused_with_what_is_there() -> None:
-    with pytest.raises(ValueError, match=r"nope.*torch") as error:
+    bench = make_bench([(0, 1)], 4)
+    with use_ctx(bench.ctx), pytest.raises(ValueError, match=r"nope.*torch") as error:
         create_attention_backend("nope", SimpleNamespace(head_dim=8))
     assert "\n" not in str(error.value)

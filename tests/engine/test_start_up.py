@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from helpers.tiny import make_llm
 
 from minisgl_lite.core import Batch, Req, SamplingParams
+from minisgl_lite.engine.config import DEFAULT_CPU_TOKENS
 from minisgl_lite.engine.graph import GraphRunner, make_dummy_req
 from minisgl_lite.engine.scripted import ScriptedEngine
 from minisgl_lite.kvcache.naive_cache import NaiveCacheHandle
@@ -48,6 +50,38 @@ def test_the_dummy_request() -> None:
     assert (dummy.table_idx, dummy.uid, dummy.cached_len, dummy.device_len) == (5, -1, 0, 1)
     assert dummy.input_ids.tolist() == [0]
     assert dummy.extend_len == 1
+
+
+@pytest.mark.parametrize(
+    ("page_size", "num_pages", "longest", "max_seq_len", "width"),
+    [
+        (4, 24, None, 96, 96),
+        (4, 1000, None, 512, 512),  # the model's context
+        (3, 50, None, 150, 192),
+        (16, 40, 100, 100, 128),
+    ],
+)
+def test_an_engine_with_a_model_starts_the_same_way(
+    page_size: int, num_pages: int, longest: int | None, max_seq_len: int, width: int
+) -> None:
+    sizes = {"page_size": page_size, "num_pages": num_pages, "max_running_req": 3}
+    with make_llm(**sizes, max_seq_len_override=longest) as llm:
+        engine = llm.engine
+        assert engine.kv_cache._kv_buffer.shape == (2, 2, num_pages + 1, page_size, 2, 8)
+        assert engine.max_seq_len == max_seq_len
+        assert engine.page_table.shape == (4, width)
+        assert engine.page_table.dtype == torch.int32
+        assert (engine.page_table[:3] == 0).all()
+        assert (engine.page_table[3] == num_pages * page_size).all()
+        assert llm.table_manager.token_pool.shape == (4, width)
+        assert llm.cache_manager.free_slots.tolist() == [i * page_size for i in range(num_pages)]
+        dummy = engine.dummy_req
+        assert (dummy.table_idx, dummy.uid, dummy.input_ids.tolist()) == (3, -1, [0])
+
+
+def test_without_a_number_of_pages_a_cpu_gets_a_stated_default() -> None:
+    with make_llm(page_size=16, num_pages=None) as llm:
+        assert llm.engine.num_pages == DEFAULT_CPU_TOKENS // 16 == 512
 
 
 @pytest.mark.parametrize(
