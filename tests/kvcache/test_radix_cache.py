@@ -360,4 +360,4 @@ def test_long_shared_prefixes_match_quickly() -> None:
     start = time.perf_counter()
     for _ in range(20):
         assert cache.match_prefix(ids).cuda_handle.cached_len == 100_000
-    assert time.perf_counter() - start < 1.0
+    assert time.perf_counter() - start < 5.0  # a loop over tensors would take minutes
