@@ -1,0 +1,121 @@
+"""The built book in Chromium, from the disk with the network off."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+import yaml
+from sphinx_external_toc.parsing import parse_toc_yaml
+
+from tests.book.browser import watched_page
+
+ROOT = Path(__file__).resolve().parents[2]
+TOC = ROOT / "_toc.yml"
+UNWRITTEN = set(yaml.safe_load(TOC.read_text(encoding="utf-8"))["meta"]["unwritten"] or [])
+PAGES = [page for page in parse_toc_yaml(TOC) if page not in UNWRITTEN]
+FETCHING = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}
+
+pytestmark = pytest.mark.browser
+
+
+class Addresses(HTMLParser):
+    """What a page fetches, what it links to, and the anchors it offers."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.linked: list[str] = []
+        self.anchors: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        if tag in FETCHING and (address := values.get(FETCHING[tag])):
+            self.fetched.append(address)
+        if tag == "a" and (address := values.get("href")):
+            self.linked.append(address)
+        self.anchors |= {value for key in ("id", "name") if (value := values.get(key))}
+
+
+@pytest.fixture(scope="module")
+def addresses(built_book: Path) -> dict[Path, Addresses]:
+    return {
+        path: Addresses(path.read_text(encoding="utf-8"))
+        for path in built_book.rglob("*.html")
+        if "_static" not in path.parts
+    }
+
+
+def is_remote(address: str) -> bool:
+    return address.startswith("//") or urlsplit(address).scheme in {"http", "https"}
+
+
+def test_built_pages_are_those_of_the_toc(built_book: Path) -> None:
+    built = {path.stem for path in (built_book / "book").glob("*.html")}
+    assert built == {page.removeprefix("book/") for page in PAGES}
+
+
+def test_no_page_names_a_remote_script_style_or_image(addresses: dict[Path, Addresses]) -> None:
+    remote = {
+        f"{path.name}: {address}"
+        for path, page in addresses.items()
+        for address in page.fetched
+        if is_remote(address)
+    }
+    assert not remote
+
+
+def test_no_style_sheet_fetches_from_elsewhere(built_book: Path) -> None:
+    for path in built_book.rglob("*.css"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//", text), path
+
+
+def test_internal_links_lead_somewhere(addresses: dict[Path, Addresses]) -> None:
+    dead = []
+    for path, page in addresses.items():
+        for address in page.linked:
+            parts = urlsplit(address)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            known = addresses.get(target)
+            anchor = unquote(parts.fragment)
+            if not target.exists() or (anchor and known and anchor not in known.anchors):
+                dead.append(f"{path.name}: {address}")
+    assert not dead
+
+
+@pytest.mark.parametrize("page_name", [*PAGES, "index", "search", "genindex"])
+def test_page_opens_offline_without_a_fault(
+    built_book: Path, chromium: Any, page_name: str
+) -> None:
+    with watched_page(chromium, viewport={"width": 1280, "height": 800}) as page:
+        page.set_default_timeout(3000)  # text and widgets are there within 3 s
+        page.goto((built_book / f"{page_name}.html").as_uri())
+        page.locator("h1:visible").first.wait_for()
+        for widget in page.locator(".static-widget").all():
+            widget.locator(":scope > *").first.wait_for()
+        page.wait_for_load_state("networkidle")
+        assert not page.faults, page.faults
+
+
+def test_search_works_from_the_disk(built_book: Path, chromium: Any) -> None:
+    with watched_page(chromium) as page:
+        page.goto(f"{(built_book / 'search.html').as_uri()}?q=mini-sglang")
+        page.locator("#search-results li a", has_text="Licences").first.wait_for()
+        assert not page.faults, page.faults
+
+
+@pytest.mark.parametrize("page_name", PAGES)
+def test_page_fits_a_phone(built_book: Path, chromium: Any, page_name: str) -> None:
+    with watched_page(chromium, viewport={"width": 390, "height": 800}) as page:
+        page.goto((built_book / f"{page_name}.html").as_uri())
+        page.locator("h1:visible").first.wait_for()
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 390
