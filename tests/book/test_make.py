@@ -68,7 +68,7 @@ def test_full_disk_is_said_before_anything_is_made(
     monkeypatch.setattr(environment, "PYTHON", tmp_path / "bin" / "python")
     monkeypatch.setattr(environment, "VENV", tmp_path)
     monkeypatch.setattr(environment, "NEEDED_GB", 10**9)
-    with pytest.raises(environment.Absent, match="GB are free where .* about .* GB are needed"):
+    with pytest.raises(environment.Absent, match=r"GB are free where .* about .* GB are needed"):
         environment.create()
     assert list(tmp_path.iterdir()) == []
 
