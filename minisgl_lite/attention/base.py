@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import torch
 
 from ..core import Batch, get_global_ctx
-from ..utils import div_ceil
-from ..utils.tensors import to_device
 
 
 @dataclass
@@ -22,48 +20,23 @@ class BaseAttnMetadata(ABC):
         """Index of the last token of each of the first ``bs`` requests among the T: (bs,)."""
 
 
-@dataclass
-class PagedMetadata(BaseAttnMetadata):
-    """The lengths and pages of a batch, as flash-attn's paged kernels take them; all int32.
+class Place(NamedTuple):
+    """What decides whether a backend can run. ``capability`` is None on a CPU."""
 
-    ``cu_seqlens_q``, ``cu_seqlens_k``: (bs + 1,) running sums of ``extend_len`` and ``device_len``.
-    ``cache_seqlens``: (bs,) ``device_len``. ``page_table``: (bs, pages) page *ids*, from the slots
-    of the global table; entries beyond a request's own pages have no meaning.
-    """
-
-    cu_seqlens_k: torch.Tensor
-    cu_seqlens_q: torch.Tensor
-    cache_seqlens: torch.Tensor
-    max_seqlen_k: int
-    max_seqlen_q: int
-    page_table: torch.Tensor
-
-    def get_last_indices(self, bs: int) -> torch.Tensor:
-        return self.cu_seqlens_q[1 : bs + 1] - 1
-
-
-def make_paged_metadata(batch: Batch, page_table: torch.Tensor, page_size: int) -> dict[str, Any]:
-    """The fields of ``PagedMetadata`` for ``batch.padded_reqs``; reads the table, keeps copies."""
-    reqs, device = batch.padded_reqs, page_table.device
-    cu_q, cu_k = [0], [0]
-    for req in reqs:
-        cu_q.append(cu_q[-1] + req.extend_len)
-        cu_k.append(cu_k[-1] + req.device_len)
-    max_seqlen_k = max(req.device_len for req in reqs)
-    rows = to_device([req.table_idx for req in reqs], torch.int64, device)
-    starts = page_table[rows, : div_ceil(max_seqlen_k, page_size) * page_size : page_size]
-    return {
-        "cu_seqlens_k": to_device(cu_k, torch.int32, device),
-        "cu_seqlens_q": to_device(cu_q, torch.int32, device),
-        "cache_seqlens": to_device([req.device_len for req in reqs], torch.int32, device),
-        "max_seqlen_k": max_seqlen_k,
-        "max_seqlen_q": max(req.extend_len for req in reqs),
-        "page_table": starts // page_size,  # (bs, pages)
-    }
+    device: torch.device
+    capability: tuple[int, int] | None
+    dtype: torch.dtype
+    page_size: int
+    head_dim: int
 
 
 class BaseAttnBackend(ABC):
     """Stores this step's K/V of a layer, then reads history and new K/V through the page ids."""
+
+    @classmethod
+    def why_not(cls, place: Place) -> str | None:
+        """What keeps this backend from running at ``place``, in words; None if nothing does."""
+        return None
 
     @abstractmethod
     def forward(
@@ -83,7 +56,11 @@ class BaseAttnBackend(ABC):
 
     @abstractmethod
     def init_capture_graph(self, max_seq_len: int, bs_list: list[int]) -> None:
-        """Make the buffers that captured graphs read, for decode batches of these sizes."""
+        """Make the buffers that captured graphs read, for decode batches of these sizes.
+
+        Raises:
+            ValueError: this backend can't be captured.
+        """
 
     @abstractmethod
     def prepare_for_capture(self, batch: Batch) -> None:
@@ -101,3 +78,31 @@ class BaseAttnBackend(ABC):
         if ctx.hooks.active:
             ctx.hooks.emit("on_store", layer_id, batch)
             ctx.hooks.emit("on_attend", layer_id, batch)
+
+
+class HybridBackend(BaseAttnBackend):
+    """One backend for prefill batches, another for decode batches and their captured graphs."""
+
+    def __init__(self, prefill_backend: BaseAttnBackend, decode_backend: BaseAttnBackend) -> None:
+        self.prefill_backend = prefill_backend
+        self.decode_backend = decode_backend
+
+    def forward(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, layer_id: int, batch: Batch
+    ) -> torch.Tensor:
+        return self._backend_of(batch).forward(q, k, v, layer_id, batch)
+
+    def prepare_metadata(self, batch: Batch) -> None:
+        self._backend_of(batch).prepare_metadata(batch)
+
+    def init_capture_graph(self, max_seq_len: int, bs_list: list[int]) -> None:
+        self.decode_backend.init_capture_graph(max_seq_len, bs_list)
+
+    def prepare_for_capture(self, batch: Batch) -> None:
+        self.decode_backend.prepare_for_capture(batch)
+
+    def prepare_for_replay(self, batch: Batch) -> None:
+        self.decode_backend.prepare_for_replay(batch)
+
+    def _backend_of(self, batch: Batch) -> BaseAttnBackend:
+        return self.prefill_backend if batch.is_prefill else self.decode_backend

@@ -9,7 +9,8 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from ..core import Batch, get_global_ctx
-from .base import BaseAttnBackend, PagedMetadata, make_paged_metadata
+from .base import BaseAttnBackend
+from .paged import PagedMetadata
 
 if TYPE_CHECKING:
     from ..models.config import ModelConfig
@@ -56,28 +57,30 @@ class TorchAttnBackend(BaseAttnBackend):
         return torch.cat(outputs)  # (T, H_q, D)
 
     def prepare_metadata(self, batch: Batch) -> None:
-        fields = make_paged_metadata(batch, self.page_table, self.page_size)
+        paged = PagedMetadata.of_batch(batch, self.page_table, self.page_size)
         offsets = torch.arange(self.page_size, device=self.page_table.device)
-        starts = fields["page_table"].long() * self.page_size
-        slots = (starts[..., None] + offsets).flatten(1)[:, : fields["max_seqlen_k"]]
-        positions = torch.arange(fields["max_seqlen_k"], device=slots.device)
-        known = positions < fields["cache_seqlens"][:, None]  # (bs, max_seqlen_k)
-        decode = fields["max_seqlen_q"] == 1
+        starts = paged.page_table.long() * self.page_size
+        slots = (starts[..., None] + offsets).flatten(1)[:, : paged.max_seqlen_k]
+        positions = torch.arange(paged.max_seqlen_k, device=slots.device)
+        known = positions < paged.cache_seqlens[:, None]  # (bs, max_seqlen_k)
         batch.attn_metadata = TorchMetadata(
-            **fields,
+            **vars(paged),
             slots=torch.where(known, slots, slots[:, :1]),
-            mask=known[:, None, None, :] if decode else None,
+            mask=known[:, None, None, :] if paged.max_seqlen_q == 1 else None,
             seqlens=[(req.extend_len, req.device_len) for req in batch.padded_reqs],
         )
 
     def init_capture_graph(self, max_seq_len: int, bs_list: list[int]) -> None:
-        raise NotImplementedError("the torch backend is not captured into CUDA graphs; use triton.")
+        raise ValueError(
+            "attention backend 'torch' can't be captured in CUDA graphs; take 'triton' for decode"
+            " ('torch,triton'), or leave cuda_graph_bs empty."
+        )
 
     def prepare_for_capture(self, batch: Batch) -> None:
-        raise NotImplementedError("the torch backend is not captured into CUDA graphs; use triton.")
+        raise AssertionError("never captured")
 
     def prepare_for_replay(self, batch: Batch) -> None:
-        raise NotImplementedError("the torch backend is not captured into CUDA graphs; use triton.")
+        raise AssertionError("never captured")
 
     def _decode(
         self,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from .availability import triton_is_installed
+
 
 def store_cache(
     k_cache: torch.Tensor,
@@ -15,17 +17,37 @@ def store_cache(
     """Write ``k[t]`` and ``v[t]`` to row ``indices[t]`` of the caches.
 
     Args:
-        k_cache, v_cache: (slots, H_kv, D), changed at the rows in ``indices`` only.
+        k_cache, v_cache: (slots, H_kv, D), changed at the rows in ``indices`` only; each row is
+            contiguous.
         indices: (T,) int32 or int64; each in [0, slots), which is checked where it costs no wait.
         k, v: (T, H_kv, D) or (T, H_kv·D), same dtype and device as the caches; any strides.
 
     Raises:
-        ValueError: a shape, dtype, device or slot does not fit; nothing is written.
+        ValueError: a shape, stride, dtype, device or slot does not fit; nothing is written.
     """
     _check(k_cache, v_cache, indices, k, v)
+    heads_and_dim = k_cache.shape[1:]
+    k = k if k.dim() == 3 else k.unflatten(1, heads_and_dim)  # (T, H_kv, D), a view
+    v = v if v.dim() == 3 else v.unflatten(1, heads_and_dim)
+    if k_cache.is_cuda and triton_is_installed():
+        from .triton_store import scatter_rows
+
+        scatter_rows(k_cache, v_cache, indices, k, v)
+    else:
+        scatter_rows_torch(k_cache, v_cache, indices, k, v)
+
+
+def scatter_rows_torch(
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    indices: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+) -> None:
+    """The twin of ``triton_store.scatter_rows``: the same in two torch calls."""
     rows = indices.long()
-    k_cache.index_copy_(0, rows, k.reshape(-1, *k_cache.shape[1:]))
-    v_cache.index_copy_(0, rows, v.reshape(-1, *v_cache.shape[1:]))
+    k_cache.index_copy_(0, rows, k)
+    v_cache.index_copy_(0, rows, v)
 
 
 def _check(
@@ -35,15 +57,13 @@ def _check(
     k: torch.Tensor,
     v: torch.Tensor,
 ) -> None:
-    if k_cache.shape != v_cache.shape or k_cache.dim() != 3:
-        raise ValueError(
-            f"caches are (slots, heads, dim) alike, not {tuple(k_cache.shape)}"
-            f" and {tuple(v_cache.shape)}."
-        )
+    _check_caches(k_cache, v_cache)
     if indices.dim() != 1 or indices.dtype not in (torch.int32, torch.int64):
         raise ValueError(
             f"indices are (T,) int32 or int64, not {tuple(indices.shape)} {indices.dtype}."
         )
+    if indices.device != k_cache.device:
+        raise ValueError(f"indices lie on {indices.device}; the cache is on {k_cache.device}.")
     slots, heads, dim = k_cache.shape
     fitting = ((len(indices), heads, dim), (len(indices), heads * dim))
     for name, rows in (("k", k), ("v", v)):
@@ -60,3 +80,22 @@ def _check(
         low, high = (int(x) for x in indices.aminmax())
         if low < 0 or high >= slots:
             raise ValueError(f"slot {low if low < 0 else high} is outside the pool's [0, {slots}).")
+
+
+def _check_caches(k_cache: torch.Tensor, v_cache: torch.Tensor) -> None:
+    if k_cache.shape != v_cache.shape or k_cache.dim() != 3:
+        raise ValueError(
+            f"caches are (slots, heads, dim) alike, not {tuple(k_cache.shape)}"
+            f" and {tuple(v_cache.shape)}."
+        )
+    if k_cache.dtype != v_cache.dtype or k_cache.device != v_cache.device:
+        raise ValueError(
+            f"caches are alike, not {k_cache.dtype} on {k_cache.device}"
+            f" and {v_cache.dtype} on {v_cache.device}."
+        )
+    for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
+        if cache.stride()[1:] != (cache.shape[2], 1):
+            raise ValueError(
+                f"{name} has strides {cache.stride()}; a row of {tuple(cache.shape[1:])} must be"
+                " contiguous."
+            )
