@@ -16,7 +16,7 @@ from ..models.base import BaseLLMModel
 from ..models.source import ModelSource
 from ..utils import div_ceil, div_even
 from .config import DEFAULT_CPU_TOKENS, EngineConfig
-from .graph import GraphRunner, make_dummy_req
+from .graph import CudaRecorder, GraphRunner, make_dummy_req
 from .sample import BatchSamplingArgs, Sampler
 from .stream import CopyDone, CudaStream, DoneEvent, HostStream, Stream
 from .tables import make_page_table
@@ -85,6 +85,14 @@ class Engine:
         self.sampler = Sampler(self.device, model_config.vocab_size)
         self.dummy_req = make_dummy_req(config.max_running_req)
         self.graph_runner = GraphRunner(config.cuda_graph_bs, self.dummy_req)
+        if isinstance(self.stream, CudaStream):
+            self.graph_runner.capture(
+                self.model,
+                self.attn_backend,
+                self.max_seq_len,
+                model_config.vocab_size,
+                CudaRecorder(self.stream.stream),
+            )
 
     @property
     def hooks(self) -> Hooks:
@@ -100,7 +108,10 @@ class Engine:
 
         def run() -> None:
             with use_ctx(self.ctx), self.ctx.forward_batch(batch):
-                logits = self.model.forward()  # (padded bs, vocab)
+                if self.graph_runner.can_replay(batch):
+                    logits = self.graph_runner.replay(batch)
+                else:
+                    logits = self.model.forward()  # (padded bs, vocab)
             next_tokens = self.sampler.sample(logits[: batch.size], args).to(torch.int32)
             outputs.append(_copy_to_host(next_tokens))
 
@@ -110,7 +121,8 @@ class Engine:
         return outputs[0]
 
     def shutdown(self) -> None:
-        """Free pool and weights (shared weights live on with their other engines)."""
+        """Free graphs, pool and weights (shared weights live on with their other engines)."""
+        self.graph_runner.destroy_cuda_graphs()
         for name in ("model", "loaded", "kv_cache", "attn_backend"):
             self.__dict__.pop(name, None)
         for name in ("kv_cache", "attn_backend"):
