@@ -22,7 +22,7 @@ def meta_of(scheduler: Scheduler, *, model: str | None, mode: str | None) -> dic
     dtype = str(engine.kv_cache.dtype).removeprefix("torch.")
     tokenizer = getattr(scheduler, "tokenizer", None)
     return {
-        "model": model or _model_name(engine),
+        "model": model or _model_name(scheduler),
         "mode": mode or ("exact" if dtype in ("float32", "float64") else "quick"),
         "dtype": dtype,
         "page_size": manager.page_size,
@@ -39,9 +39,12 @@ def meta_of(scheduler: Scheduler, *, model: str | None, mode: str | None) -> dic
     }
 
 
-def _model_name(engine: Any) -> str:
-    loaded = getattr(engine, "loaded", None)
-    return "scripted" if loaded is None else str(loaded.source.name)
+def _model_name(scheduler: Scheduler) -> str:
+    loaded = getattr(scheduler.engine, "loaded", None)
+    if loaded is not None:
+        return str(loaded.source.name)
+    config = getattr(scheduler, "config", None)
+    return "scripted" if config is None else str(config.model_path)
 
 
 def _version() -> str:

@@ -27,6 +27,7 @@ from ..llm import LLM
 from ..message import AbortBackendMsg, UserMsg
 from ..scheduler import Scheduler
 from ..scheduler.scheduler import ForwardData
+from ..toy import Toy
 from ..trace import KVSanitizer, Recorder, Trace
 from ..trace.describe import TokenBytes, Vocab
 
@@ -97,14 +98,15 @@ class LocalDriver(_Commands):
     """Drives a scheduler in this process, with the sanitizer on; its faults stand in the frames.
 
     Args:
-        target: an ``LLM``; or a function that makes a scheduler from the settings of ``reset``
-            (keywords, each may be left out); or a ``Scheduler``, which can't be reset.
+        target: an ``LLM`` or ``Toy``; or a function that makes a scheduler from the settings of
+            ``reset`` (keywords, each may be left out); or another ``Scheduler``, which can't be
+            reset.
         encode: prompt to token ids; by default the LLM's tokenizer, and for a scripted engine,
             which has none, numbers ("5, 6, 7").
         vocab: bytes of a token, for engines without a tokenizer, as ``Recorder`` takes it.
         overlap: use the overlap loop; an LLM knows for itself.
 
-    A reset of an LLM makes another one over the same weights and leaves the old one alone.
+    A reset of an LLM makes another one over the same weights and leaves the reader's own alone.
     """
 
     def __init__(
@@ -151,10 +153,13 @@ class LocalDriver(_Commands):
         _check("temperature", temperature, (int, float), "a number, 0 or more")
         ids = torch.tensor(self._ids(prompt), dtype=torch.int32)
         params = SamplingParams(temperature=temperature, max_tokens=max_tokens)
-        msg = UserMsg(self._new_uid(), ids, params)
-        self.scheduler._check_request(msg)  # said at once rather than when the turn comes
-        self._queue.send(msg)
-        return {"uid": msg.uid}
+        # Said at once rather than when the turn comes. No request has this uid.
+        self.scheduler._check_request(UserMsg(-2, ids, params))
+        if isinstance(self.scheduler, Toy):
+            return {"uid": self.scheduler.add(ids.tolist(), max_tokens=max_tokens)}
+        uid = self._new_uid()
+        self._queue.send(UserMsg(uid, ids, params))
+        return {"uid": uid}
 
     def _ids(self, prompt: str | Sequence[int]) -> list[int]:
         if isinstance(prompt, str):
@@ -182,6 +187,8 @@ class LocalDriver(_Commands):
             return
         if isinstance(self.scheduler, LLM):
             self.scheduler.run_turn()
+        elif isinstance(self.scheduler, Toy):
+            self.scheduler.step()
         elif self._overlap:
             self._last_data = self.scheduler.overlap_loop(self._last_data)
         else:
@@ -220,11 +227,10 @@ class LocalDriver(_Commands):
         return {"meta": self._recorder.meta}
 
     def _remake(self, settings: dict[str, Any]) -> Scheduler:
-        if isinstance(self.scheduler, LLM):
+        fork: Callable[..., Scheduler] | None = getattr(self.scheduler, "fork", None)
+        if fork is not None:
             budget = settings.pop("budget", None)
-            if budget is not None:
-                settings["max_extend_tokens"] = budget
-            return self.scheduler.fork(**settings)
+            return fork(**settings, **({} if budget is None else {"max_extend_tokens": budget}))
         if self._make is None:
             raise ValueError("this scheduler can't be made anew; give the driver a function")
         return self._make(**settings)

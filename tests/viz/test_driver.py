@@ -10,6 +10,7 @@ import pytest
 
 from minisgl_lite import LLM, SamplingParams
 from minisgl_lite.scheduler import Scheduler
+from minisgl_lite.toy import Toy
 from minisgl_lite.trace import Recorder, State, Trace
 from minisgl_lite.viz.driver import Driver, LocalDriver, TraceDriver
 
@@ -41,6 +42,14 @@ def real() -> LocalDriver:
 
 def real_overlapped() -> LocalDriver:
     return LocalDriver(LLM("tiny", page_size=4, num_pages=32, max_running_req=4, overlap=True))
+
+
+def toy() -> LocalDriver:
+    return LocalDriver(Toy(page_size=4, num_pages=16))
+
+
+def late_toy() -> LocalDriver:
+    return LocalDriver(Toy(page_size=4, num_pages=16, overlap=True, late=True))
 
 
 def recorded() -> TraceDriver:
@@ -363,6 +372,21 @@ def test_a_step_that_fails_is_an_answer_and_the_next_one_works() -> None:
     assert [frame["phase"] for frame in answer["frames"]][-1] == "release"
     uid = ask(driver, "add", prompt=[97, 98], max_tokens=2)["uid"]
     assert len(tokens_of(run_to_the_end(driver), uid)) == 2
+
+
+@pytest.mark.parametrize("make_driver", [toy, late_toy])
+def test_a_toy_takes_words(make_driver: Callable[[], LocalDriver]) -> None:
+    driver = make_driver()
+    assert isinstance(driver.scheduler, Toy)
+    driver.scheduler.add("the cat sat on", says="the mat .")
+    uid = ask(driver, "add", prompt="the cat sat on the", max_tokens=2)["uid"]
+    frames = run_to_the_end(driver)
+    trace = driver.trace()
+    assert (trace.meta["model"], trace.meta["special"]) == ("toy", [0])
+    words = [trace.vocab[token] for token in tokens_of(frames, 1)]
+    assert words == [b" the", b" mat", b" ."]
+    assert len(tokens_of(frames, uid)) == 2
+    assert "the prompt is empty" in ask(driver, "add", prompt="")["error"]
 
 
 # ---- the recorded one ------------------------------------------------------------------------
