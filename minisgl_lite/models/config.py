@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from minisgl_lite.utils import align_ceil
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,24 @@ class ModelConfig:
                 f"model config: {self.num_qo_heads} query heads can't share"
                 f" {self.num_kv_heads} KV heads evenly."
             )
+
+    def filled_up(self, size: int) -> ModelConfig:
+        """With empty heads and MLP columns added where ``size`` ranks can't share evenly.
+
+        Their weights are zeros: they add nothing. SmolLM2's 9 query and 3 KV heads become 12 and 4
+        for two ranks; heads are added to the end, in whole groups.
+        """
+        heads, kv_heads = self.num_qo_heads, self.num_kv_heads
+        shared = kv_heads % size == 0 or size % kv_heads == 0
+        if not shared or heads % size != 0:
+            group, kv_heads = heads // kv_heads, align_ceil(kv_heads, size)
+            heads = kv_heads * group
+        return replace(
+            self,
+            num_qo_heads=heads,
+            num_kv_heads=kv_heads,
+            intermediate_size=align_ceil(self.intermediate_size, size),
+        )
 
     @classmethod
     def from_hf(cls, config: Mapping[str, Any]) -> ModelConfig:

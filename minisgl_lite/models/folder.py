@@ -50,8 +50,8 @@ class FolderSource(ModelSource):
         self.name = name or str(path)
         hf = read_json(self.path / "config.json")
         try:
-            self.config = ModelConfig.from_hf(hf)
-            SUPPORTED_MODELS.assert_supported(self.config.architectures[:1])
+            self.whole_config = ModelConfig.from_hf(hf)
+            SUPPORTED_MODELS.assert_supported(self.whole_config.architectures[:1])
         except ValueError as error:
             raise ValueError(f"{self.path}: {error}") from None
         self.eos_token_ids = _as_ids(self._generation_config().get("eos_token_id"))
@@ -62,7 +62,7 @@ class FolderSource(ModelSource):
         return read_json(path) if path.is_file() else {}
 
     def state_dict(self, dtype: torch.dtype, device: torch.device) -> dict[str, torch.Tensor]:
-        return load_weight(SafetensorsFolder(self.path), self.config, dtype, device)
+        return load_weight(SafetensorsFolder(self.path), self.whole_config, dtype, device)
 
     def _make_tokenizer(self) -> Tokenizer:
         path = self.path / "tokenizer.json"

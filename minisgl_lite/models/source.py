@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 
 import torch
 
+from minisgl_lite.distributed import get_tp_info
+
 from .config import ModelConfig
 from .tokenizer import Tokenizer
 
@@ -13,17 +15,22 @@ from .tokenizer import Tokenizer
 class ModelSource(ABC):
     """An opened model, whose weights are read only when asked for.
 
-    ``name`` is what the user called it.
+    ``name`` is what the user called it; ``whole_config`` the shape of the model as stored.
     """
 
     name: str
-    config: ModelConfig
+    whole_config: ModelConfig
     eos_token_ids: tuple[int, ...]
+
+    @property
+    def config(self) -> ModelConfig:
+        """The shape that the current number of tensor-parallel ranks shares."""
+        return self.whole_config.filled_up(get_tp_info().size)
 
     @property
     def vocab_size(self) -> int:
         """The number of logits, which may exceed the tokenizer's vocabulary by padding."""
-        return self.config.vocab_size
+        return self.whole_config.vocab_size
 
     @abstractmethod
     def state_dict(self, dtype: torch.dtype, device: torch.device) -> dict[str, torch.Tensor]:

@@ -79,7 +79,7 @@ class _TinyTensors:
 class TinySource(ModelSource):
     """The tiny model with one seed; ``tiny`` is ``tiny:0``."""
 
-    config = TINY_CONFIG
+    whole_config = TINY_CONFIG
     eos_token_ids = ByteTokenizer.eos_token_ids
 
     def __init__(self, name: str, seed: int) -> None:
@@ -87,7 +87,7 @@ class TinySource(ModelSource):
         self._seed = seed
 
     def state_dict(self, dtype: torch.dtype, device: torch.device) -> dict[str, torch.Tensor]:
-        return load_weight(_TinyTensors(self.name, self._seed), self.config, dtype, device)
+        return load_weight(_TinyTensors(self.name, self._seed), TINY_CONFIG, dtype, device)
 
     def _make_tokenizer(self) -> Tokenizer:
         return ByteTokenizer()

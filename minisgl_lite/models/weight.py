@@ -67,28 +67,36 @@ def checkpoint_layout(config: ModelConfig) -> Iterator[tuple[str, list[Part]]]:
 def shard(
     part: Part, tensor: torch.Tensor, config: ModelConfig, tp: DistributedInfo
 ) -> torch.Tensor:
-    """The share of rank ``tp.rank``: rows, columns, vocabulary rows, or all of it."""
-    layer = part.name.split(".")[-2]
-    if layer in ("q_proj", "gate_proj", "up_proj"):
-        return tensor.chunk(tp.size)[tp.rank]
+    """The share of rank ``tp.rank``: rows, columns or all, filled up as the config is."""
+    full, layer = config.filled_up(tp.size), part.name.split(".")[-2]
     if layer in ("k_proj", "v_proj"):
-        heads = div_even(config.num_kv_heads, tp.size, allow_replicate=True)
-        first = tp.rank * config.num_kv_heads // tp.size
-        return tensor[first * config.head_dim : (first + heads) * config.head_dim]
-    if layer in ("o_proj", "down_proj"):
-        return tensor.chunk(tp.size, dim=1)[tp.rank]
-    if layer in ("embed_tokens", "lm_head"):
-        return _shard_vocab(tensor, tp)
-    return tensor
+        heads = div_even(full.num_kv_heads, tp.size, allow_replicate=True)
+        first = tp.rank * full.num_kv_heads // tp.size
+        return _cut(tensor, 0, first * config.head_dim, heads * config.head_dim)
+    whole = {
+        "q_proj": full.num_qo_heads * full.head_dim,
+        "o_proj": full.num_qo_heads * full.head_dim,
+        "gate_proj": full.intermediate_size,
+        "up_proj": full.intermediate_size,
+        "down_proj": full.intermediate_size,
+        "embed_tokens": full.vocab_size,
+        "lm_head": full.vocab_size,
+    }
+    if layer not in whole:
+        return tensor
+    length = div_ceil(whole[layer], tp.size)
+    return _cut(tensor, 1 if layer in ("o_proj", "down_proj") else 0, tp.rank * length, length)
 
 
-def _shard_vocab(tensor: torch.Tensor, tp: DistributedInfo) -> torch.Tensor:
-    """(V, hidden) -> (ceil(V / size), hidden); where V ends early, zero rows fill up."""
-    rows = div_ceil(tensor.shape[0], tp.size)
-    own = tensor[tp.rank * rows : (tp.rank + 1) * rows]
-    if len(own) == rows:
+def _cut(tensor: torch.Tensor, dim: int, start: int, length: int) -> torch.Tensor:
+    """``[start, start + length)`` of dimension ``dim``; where the tensor ends early, zeros."""
+    have = min(max(tensor.shape[dim] - start, 0), length)
+    own = tensor.narrow(dim, start if have else 0, have)
+    if have == length:
         return own
-    return torch.cat([own, own.new_zeros(rows - len(own), tensor.shape[1])])
+    shape = list(tensor.shape)
+    shape[dim] = length - have
+    return torch.cat([own, own.new_zeros(shape)], dim)
 
 
 def _check_all(source: TensorSource, parts: list[Part], config: ModelConfig) -> None:

@@ -75,6 +75,28 @@ def test_a_sliding_window_ends_the_context() -> None:
     assert off.rotary_config.max_position == 256
 
 
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "size", "filled"),
+    [
+        (8, 2, 1, (8, 2)),
+        (8, 2, 2, (8, 2)),
+        (8, 2, 4, (8, 2)),  # each KV head on two ranks
+        (9, 3, 2, (12, 4)),
+        (9, 3, 3, (9, 3)),
+        (9, 3, 6, (18, 6)),  # 9 query heads on 6 ranks
+        (8, 2, 3, (12, 3)),
+    ],
+)
+def test_heads_are_filled_up_in_whole_groups(
+    heads: int, kv_heads: int, size: int, filled: tuple[int, int]
+) -> None:
+    c = config(num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=8)
+    full = c.filled_up(size)
+    assert (full.num_qo_heads, full.num_kv_heads) == filled
+    assert full.intermediate_size % size == 0
+    assert (full.head_dim, full.hidden_size, full.vocab_size) == (8, 64, 99)
+
+
 @pytest.mark.parametrize("key", ["hidden_size", "architectures", "vocab_size", "rms_norm_eps"])
 def test_a_missing_entry_is_named(key: str) -> None:
     with pytest.raises(ValueError, match=f"no '{key}'"):

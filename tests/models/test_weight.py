@@ -52,14 +52,14 @@ def test_weights_take_the_asked_dtype_and_own_their_memory(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("hf", [BASE, BASE | QWEN2, BASE | QWEN3])
-@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("size", [2, 3, 4])
 def test_each_rank_gets_shapes_that_its_model_takes(
     tmp_path: Path, hf: dict[str, Any], size: int
 ) -> None:
     path = write_folder(tmp_path, hf)
     for rank in range(size):
         with use_tp_info(DistributedInfo(rank, size)), torch.device("meta"):
-            model = create_model(ModelConfig.from_hf(hf))
+            model = create_model(open_model(str(path)).config)
         model.load_state_dict(load(path, rank, size))
 
 
@@ -88,6 +88,21 @@ def test_four_ranks_hold_each_of_two_kv_heads_twice(tmp_path: Path) -> None:
         local = load(path, rank, 4)[f"{name}qkv_proj.weight"]  # 2 query heads, 1 + 1 KV
         head = rank // 2
         assert torch.equal(local[16:24], k[head * 8 : head * 8 + 8])
+
+
+def test_uneven_heads_are_filled_up_with_zeros(tmp_path: Path) -> None:
+    hf = BASE | {"num_attention_heads": 9, "num_key_value_heads": 3, "head_dim": 8}
+    weights = random_weights(ModelConfig.from_hf(hf))
+    path = write_folder(tmp_path, hf, weights)
+    name = "model.layers.0.self_attn."
+    q, k = weights[f"{name}q_proj.weight"], weights[f"{name}k_proj.weight"]
+    second = load(path, 1, 2)
+    qkv = second[f"{name}qkv_proj.weight"]  # 6 query heads, 2 + 2 KV heads
+    assert torch.equal(qkv[:24], q[48:]) and not qkv[24:48].any()
+    assert torch.equal(qkv[48:56], k[16:]) and not qkv[56:64].any()
+    o_proj = second[f"{name}o_proj.weight"]
+    assert torch.equal(o_proj[:, :24], weights[f"{name}o_proj.weight"][:, 48:])
+    assert not o_proj[:, 24:].any()
 
 
 def test_a_tied_head_may_be_stored_or_not(tmp_path: Path) -> None:

@@ -31,11 +31,12 @@ class GGUFSource(ModelSource):
     def __init__(self, path: str | Path, name: str | None = None) -> None:
         self.name = name or str(path)
         self._file = GGUFFile(path)
-        self.config = config_from_gguf(self._file)
+        self.whole_config = config_from_gguf(self._file)
         self.eos_token_ids = eos_token_ids(self._file)
 
     def state_dict(self, dtype: torch.dtype, device: torch.device) -> dict[str, torch.Tensor]:
-        return load_weight(GGUFTensors(self._file, self.config), self.config, dtype, device)
+        config = self.whole_config
+        return load_weight(GGUFTensors(self._file, config), config, dtype, device)
 
     def _make_tokenizer(self) -> Tokenizer:
         return tokenizer_from_gguf(self._file)
