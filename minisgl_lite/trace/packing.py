@@ -32,6 +32,7 @@ class Foretelling:
         self.state = State(meta)
         self.turn = 0
         self.sub = 0
+        self.rank = 0
         self.clock = 0
         self.next_node = 1
         self.next_batch = 0
@@ -57,7 +58,7 @@ class Foretelling:
             "phase": phase,
             "lane": "device" if phase in _DEVICE else "host",
             "batch": self._batch(phase),
-            "rank": 0,
+            "rank": self.rank,
         }
         parts: dict[str, Any] = getattr(self, f"_{phase}")(*rest)
         return frame | {name: part for name, part in parts.items() if part not in ({}, [], None)}
@@ -256,7 +257,7 @@ class Foretelling:
     # ---- after a frame ---------------------------------------------------------------------------
     def advance(self, frame: Frame) -> None:
         """Take the true frame into the state."""
-        self.turn, self.sub = frame["turn"], frame["sub"] + 1
+        self.turn, self.sub, self.rank = frame["turn"], frame["sub"] + 1, frame["rank"]
         if frame["sub"] == 0:
             self.admitted = []
         if frame["phase"] == "admit":

@@ -28,12 +28,16 @@ class Place(NamedTuple):
 
 
 class Reads(NamedTuple):
-    """Every slot the batch reads and the prefix it has to hold, (n,) int64 each, and for whom."""
+    """Every slot the batch reads and the prefix it has to hold, (n,) int64 each, and for whom.
+
+    ``outside``: slots beyond the pool, by index; in ``slots`` the dummy page stands in for them.
+    """
 
     slots: torch.Tensor
     prefix: torch.Tensor
     places: list[Place]
     chains: list[Chain]
+    outside: dict[int, int]
 
 
 @dataclass
@@ -57,6 +61,7 @@ class Plan:
     places: list[Place]
     index: torch.Tensor  # (n,) int64
     slots: torch.Tensor  # (n,) int64, out_loc of the places
+    padded: bool  # whether there are others in the batch, the dummy's
     layers: set[int] = field(default_factory=set)
     prefix: torch.Tensor | None = None  # (n,) int64, once the ids are known
     writer: torch.Tensor = field(init=False)  # (n, 3) int32
@@ -86,7 +91,9 @@ def make_plan(batch: Batch, turn: int, chains: dict[int, Chain]) -> Plan:
             index += range(at, at + req.extend_len)
         at += req.extend_len
     where = torch.tensor(index, dtype=torch.int64, device=batch.out_loc.device)
-    return Plan(batch, turn, members, places, where, batch.out_loc.long()[where])
+    slots = batch.out_loc.long()
+    padded = len(index) < at
+    return Plan(batch, turn, members, places, where, slots[where] if padded else slots, padded)
 
 
 def _is_dummy(req: Req) -> bool:
@@ -95,9 +102,10 @@ def _is_dummy(req: Req) -> bool:
 
 def check_places(plan: Plan, pages: PageOwners) -> Iterator[Fault]:
     """Each token must go to a page of its own request, where the request's row says."""
-    rows = {member.uid: member.row for member in plan.members}
-    for place, slot in zip(plan.places, plan.slots.tolist(), strict=True):
-        cell = int(pages.page_table[rows[place.uid], place.position])
+    row_of = {member.uid: member.row for member in plan.members}
+    rows = [row_of[place.uid] for place in plan.places]
+    cells = pages.page_table[rows, [place.position for place in plan.places]].tolist()
+    for place, slot, cell in zip(plan.places, plan.slots.tolist(), cells, strict=True):
         if pages.of_slot(slot) == place.uid and cell == slot:
             continue
         found = (
@@ -116,7 +124,8 @@ def check_places(plan: Plan, pages: PageOwners) -> Iterator[Fault]:
             expected=f"slot {cell}, its own",
             found=found,
         )
-    yield from _check_dummies(plan, pages)
+    if plan.padded:
+        yield from _check_dummies(plan, pages)
 
 
 def _check_dummies(plan: Plan, pages: PageOwners) -> Iterator[Fault]:
@@ -131,7 +140,8 @@ def _check_dummies(plan: Plan, pages: PageOwners) -> Iterator[Fault]:
 
 def feed(plan: Plan) -> Iterator[Fault]:
     """Take the ids the model was given, which must be the requests' own, and hash the prefixes."""
-    given = plan.batch.input_ids[plan.index].tolist()
+    ids = plan.batch.input_ids
+    given = (ids[plan.index] if plan.padded else ids).tolist()
     chains = {member.uid: chain for member, chain in plan.real()}
     for place, token in zip(plan.places, given, strict=True):
         own = chains[place.uid].feed(place.position, token)
@@ -149,21 +159,26 @@ def wrong_token(turn: int, place: Place, own: int, given: int) -> Fault:
     return Fault("wrong-token", text, turn, *place, expected=str(own), found=str(given))
 
 
-def make_reads(plan: Plan, page_size: int) -> Reads:
+def make_reads(plan: Plan, page_size: int, num_slots: int) -> Reads:
     """Where the batch reads, as its attention metadata holds it."""
     metadata = plan.batch.attn_metadata
-    slots, prefix, places, chains = [], [], [], []
+    parts: list[torch.Tensor] = []
+    prefix: list[int] = []
+    places: list[Place] = []
+    chains: list[Chain] = []
     for i, member in enumerate(plan.members):
         if member.chain is None:
             continue
-        slots.append(_row_of(metadata, i, member.device_len, page_size))
+        parts.append(_row_of(metadata, i, member.device_len, page_size))
         prefix += member.chain.hashes(member.device_len)
         places += [Place(member.uid, position) for position in range(member.device_len)]
         chains += [member.chain] * member.device_len
-    device = plan.slots.device
-    return Reads(
-        torch.cat(slots), torch.tensor(prefix, dtype=torch.int64, device=device), places, chains
-    )
+    slots = torch.cat(parts)
+    beyond = (slots < 0) | (slots >= num_slots)
+    outside = {int(at): int(slots[at]) for at in beyond.nonzero()[:, 0]}
+    slots = slots.masked_fill(beyond, num_slots - 1)
+    hashes = torch.tensor(prefix, dtype=torch.int64, device=slots.device)
+    return Reads(slots, hashes, places, chains, outside)
 
 
 def _row_of(metadata: object, i: int, length: int, page_size: int) -> torch.Tensor:

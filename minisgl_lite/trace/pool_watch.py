@@ -79,20 +79,23 @@ class PoolWatch:
         assert plan.prefix is not None
         produced = self._produced.pop(layer, None)
         content = fingerprint(*self.rows(layer, plan.slots))
-        if produced is None:
-            bad = torch.ones_like(plan.slots, dtype=torch.bool)
-            wanted = None
-        else:
-            k, v = (rows.reshape(len(plan.batch.out_loc), -1)[plan.index] for rows in produced)
-            wanted = fingerprint(k, v)
-            bad = wanted != content
-        fault = self._not_stored(plan, layer, bad, wanted) if bool(bad.any()) else None
+        wanted = None
+        if produced is not None:
+            count = len(plan.batch.out_loc)
+            rows = [part.reshape(count, -1) for part in produced]
+            if plan.padded:
+                rows = [part[plan.index] for part in rows]
+            wanted = fingerprint(*rows)
+            if torch.equal(wanted, content):
+                self.shadow.record(layer, plan.slots, plan.prefix, content, plan.writer)
+                return
+        bad = torch.ones_like(plan.slots, dtype=torch.bool) if wanted is None else wanted != content
+        fault = self._not_stored(plan, layer, bad, wanted)
         good = ~bad
         self.shadow.record(
             layer, plan.slots[good], plan.prefix[good], content[good], plan.writer[good]
         )
-        if fault is not None:
-            yield fault
+        yield fault
 
     def _not_stored(
         self, plan: Plan, layer: int, bad: torch.Tensor, wanted: torch.Tensor | None
@@ -129,23 +132,28 @@ class PoolWatch:
     def read(self, plan: Plan, layer: int) -> Iterator[Fault]:
         """The layer is about to read the batch's history."""
         if plan.reads is None:
-            plan.reads = make_reads(plan, self.page_size)
-        reads = plan.reads
-        outside = (reads.slots < 0) | (reads.slots >= self.num_slots)
-        slots = reads.slots.clamp(0, self.num_slots - 1)
-        stale = outside | (self.shadow.prefix[layer, slots] != reads.prefix)
-        changed = ~stale & (
-            self.shadow.content[layer, slots] != fingerprint(*self.rows(layer, slots))
+            plan.reads = make_reads(plan, self.page_size, self.num_slots)
+        reads, shadow = plan.reads, self.shadow
+        prefix = shadow.prefix[layer, reads.slots]
+        content, now = (
+            shadow.content[layer, reads.slots],
+            fingerprint(*self.rows(layer, reads.slots)),
         )
+        if torch.equal(prefix, reads.prefix) and torch.equal(content, now):
+            return
+        stale = prefix != reads.prefix
         if bool(stale.any()):
             yield self._stale(plan, reads, layer, int(stale.nonzero()[0, 0]))
-        elif bool(changed.any()):
+        else:
+            changed = content != now
             yield self._overwritten(plan, reads, layer, int(changed.nonzero()[0, 0]))
 
     def _stale(self, plan: Plan, reads: Reads, layer: int, at: int) -> Fault:
         place, slot = reads.places[at], int(reads.slots[at])
-        outside = not 0 <= slot < self.num_slots
-        found = "nothing: it lies outside the pool" if outside else self._content_of(layer, slot)
+        outside = reads.outside.get(at)
+        found = self._content_of(layer, slot)
+        if outside is not None:
+            slot, found = outside, "nothing: it lies outside the pool"
         expected = _wanted(reads.chains[at], place)
         text = (
             f"turn {plan.turn}, layer {layer}: r{place.uid} reads slot {slot} as its position"

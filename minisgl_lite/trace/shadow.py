@@ -80,17 +80,12 @@ def _weights(width: int, device: torch.device) -> torch.Tensor:
     return (weights * 2 + 1).to(device)
 
 
-def as_words(rows: torch.Tensor) -> torch.Tensor:
-    """Rows (n, ...) as their bits: (n, m) integers."""
-    flat = rows.reshape(rows.shape[0], -1).contiguous()
-    if flat.shape[1] * flat.element_size() % 8 == 0:
-        return flat.view(torch.int64)
-    return flat.view(torch.uint8)
-
-
 def fingerprint(k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """One int64 per row of K and V, (n, H_kv, D) each: a weighted sum of their bits, mod 2**64."""
-    words = torch.cat([as_words(k), as_words(v)], dim=1).to(torch.int64)
+    """One int64 per row of K and V, (n, ...) each: a weighted sum of their bits, mod 2**64."""
+    n = k.shape[0]
+    rows = torch.cat([k.reshape(n, -1), v.reshape(n, -1)], dim=1)
+    whole = rows.shape[1] * rows.element_size() % 8 == 0
+    words = rows.view(torch.int64 if whole else torch.uint8)
     return (words * _weights(words.shape[1], words.device)).sum(dim=1)
 
 

@@ -23,6 +23,7 @@ class Foretelling {
     this.state = startState(meta);
     this.turn = 0;
     this.sub = 0;
+    this.rank = 0;
     this.clock = 0;
     this.nextNode = 1;
     this.nextBatch = 0;
@@ -54,7 +55,7 @@ class Foretelling {
       phase,
       lane: phase === "forward" ? "device" : "host",
       batch: this.batch(phase),
-      rank: 0,
+      rank: this.rank,
     };
     const parts = this[phase](...rest);
     for (const name in parts) {
@@ -260,6 +261,7 @@ class Foretelling {
   advance(frame) {
     this.turn = frame.turn;
     this.sub = frame.sub + 1;
+    this.rank = frame.rank;
     if (frame.sub === 0) this.admitted = [];
     if (frame.phase === "admit") this.admitted = (frame.admit ?? []).map((entry) => entry.uid);
     apply(this.state, frame);
