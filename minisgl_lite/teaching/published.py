@@ -14,8 +14,7 @@ import torch
 
 from ..core import Batch, Context, Req, use_ctx
 from ..distributed import get_tp_info
-from ..kvcache import BaseCacheHandle, RadixPrefixCache
-from ..kvcache.radix_cache import RadixTreeNode
+from ..kvcache import BaseCacheHandle, radix_cache
 from ..message import DetokenizeMsg
 from ..scheduler.cache import CacheManager
 from ..scheduler.decode import DecodeManager
@@ -131,8 +130,8 @@ class ColdPartialHits(Behaviour):
     prefix that is used again and again in part can be evicted before one that was used once.
     """
 
-    class Tree(RadixPrefixCache):
-        def _use(self, node: RadixTreeNode, tic: int, partial: bool) -> None:
+    class RadixPrefixCache(radix_cache.RadixPrefixCache):
+        def _use(self, node: radix_cache.RadixTreeNode, tic: int, partial: bool) -> None:
             if not partial:
                 super()._use(node, tic, partial)
 
@@ -141,9 +140,9 @@ class ColdPartialHits(Behaviour):
             self, num_pages: int, page_size: int, page_table: torch.Tensor, type: str
         ) -> None:
             super().__init__(num_pages, page_size, page_table, type)
-            if isinstance(self.prefix_cache, RadixPrefixCache):
+            if isinstance(self.prefix_cache, radix_cache.RadixPrefixCache):
                 with use_ctx(Context(page_size, tp_info=get_tp_info())):
-                    self.prefix_cache = ColdPartialHits.Tree(self.device)
+                    self.prefix_cache = ColdPartialHits.RadixPrefixCache(self.device)
 
 
 @PUBLISHED.register("set-order")

@@ -11,7 +11,7 @@ from helpers.world import World
 from minisgl_lite.engine.scripted import ScriptedEngine
 from minisgl_lite.hooks import Listener, Release
 from tests.reference.streams import Stream, script_of
-from tests.teaching.sides import make_side
+from tests.teaching.sides import WatchingEngine, make_side
 
 MOST_TURNS = 3000
 
@@ -26,10 +26,24 @@ class Difference(NamedTuple):
     theirs: Any
 
     def __str__(self) -> str:
+        where, ours, theirs = _narrow(self.ours, self.theirs)
         return (
-            f"seed {self.seed}, turn {self.turn}: {self.what} differ\n"
-            f"  ours:   {self.ours}\n  theirs: {self.theirs}"
+            f"seed {self.seed}, turn {self.turn}: {self.what} differ{where}\n"
+            f"  ours:   {ours}\n  theirs: {theirs}"
         )
+
+
+def _narrow(ours: Any, theirs: Any, where: str = "") -> tuple[str, Any, Any]:
+    """The innermost part of two nested values that differs, and where it stands in them."""
+    pairs: list[tuple[Any, Any, Any]] = []
+    if isinstance(ours, dict) and isinstance(theirs, dict) and ours.keys() == theirs.keys():
+        pairs = [(key, ours[key], theirs[key]) for key in ours]
+    elif isinstance(ours, (list, tuple)) and len(ours) == len(theirs):
+        pairs = [(i, a, b) for i, (a, b) in enumerate(zip(ours, theirs, strict=True))]
+    for key, a, b in pairs:
+        if a != b:
+            return _narrow(a, b, f"{where}[{key}]")
+    return where, ours, theirs
 
 
 class Outcome(NamedTuple):
@@ -49,7 +63,7 @@ class Side:
     """One scheduler of a pair and what its last turn did."""
 
     def __init__(
-        self, side: str, stream: Stream, engine: type[ScriptedEngine] = ScriptedEngine
+        self, side: str, stream: Stream, engine: type[ScriptedEngine] = WatchingEngine
     ) -> None:
         self.world: World = make_side(
             side,
@@ -98,7 +112,8 @@ class Side:
         """All that must be equal but page table and times of use; the telling things first."""
         scheduler = self.world.scheduler
         manager = scheduler.cache_manager
-        yield "the batch, its places and ids", list(self.batches)
+        yield "the batch and its places", list(self.batches)
+        yield "the ids fed to the model", self._new_ids()
         yield "replies", self._new_replies()
         yield "free_slots", manager.free_slots.tolist()
         yield "available_size", manager.available_size
@@ -121,6 +136,11 @@ class Side:
             stack.extend((child, path) for child in node.children.values())
         return sorted(found)
 
+    def _new_ids(self) -> list[tuple[int, int]]:
+        """(uid, id) of every token that the model was given since the last call, in order."""
+        fed, self.world.engine.fed_in_order = self.world.engine.fed_in_order, []
+        return fed
+
     def _new_replies(self) -> list[tuple[int, int, bool]]:
         replies = self.world.replies[self._said :]
         self._said += len(replies)
@@ -138,7 +158,6 @@ class Side:
                     "cached": [req.cached_len for req in batch.padded_reqs],
                     "positions": batch.positions.tolist(),
                     "out_loc": batch.out_loc.tolist(),
-                    "input_ids": batch.input_ids.tolist(),
                 }
             )
             return launch(batch, args)
@@ -259,13 +278,14 @@ def explain(stream: Stream) -> Explained:
     """Compare the corrected engine; where it differs, put in what may explain it.
 
     The overlapped loop tells and releases a request a turn earlier as published, so early finish is
-    put in from the start there. Rows pointed anew are told apart cell by cell.
+    put in from the start there; on a late device row reuse too, since ids are written at another
+    time. Rows pointed anew are told apart cell by cell.
     """
-    base = [] if stream.loop == "normal" else ["early-finish"]
+    base = {"normal": [], "overlap": ["early-finish"], "late": ["early-finish", "row-reuse"]}
     choices = [(), *((name,) for name in ALLOWED), ALLOWED]
     outcomes = []
     for needed in choices:
-        outcomes.append(compare(stream, "+".join([*base, *needed]) or "corrected"))
+        outcomes.append(compare(stream, "+".join([*base[stream.loop], *needed]) or "corrected"))
         if outcomes[-1].difference is None:
             break
     return Explained(outcomes[0], needed, outcomes[-1])

@@ -25,7 +25,7 @@ class Stream:
     rows: int
     budget: int
     graph_bs: tuple[int, ...]
-    eos: int
+    eos: int | tuple[int, ...]
     arrivals: list[tuple[int, int, list[int], int, bool]] = field(default_factory=list)
     """(turn, uid, prompt, max_tokens, ignore_eos), by turn."""
     aborts: list[tuple[int, int]] = field(default_factory=list)
@@ -37,7 +37,8 @@ class Stream:
 
 
 def draw(seed: int, *, aborts: bool = False, loop: str | None = None) -> Stream:
-    """Prompts over a few shared beginnings; a pool of a few requests' size; both caches and loops.
+    """Prompts over a few shared beginnings; a pool of a few requests' size; both caches and loops,
+    the overlapped one on a device that runs at once and on one that runs late.
 
     With ``aborts``, up to five of them, at any turn, also of requests that are gone.
     """
@@ -49,12 +50,12 @@ def draw(seed: int, *, aborts: bool = False, loop: str | None = None) -> Stream:
         seed=seed,
         page_size=page_size,
         num_pages=num_pages,
-        loop=loop or rng.choice(["normal", "overlap"]),
+        loop=loop or rng.choice(["normal", "overlap", "late"]),
         cache=rng.choice(["radix", "radix", "radix", "naive"]),
         rows=rng.choice([1, 2, 3, 4, 8]),
         budget=rng.choice([2, 3, 5, 8, 8192, 8192]),
         graph_bs=rng.choice([(), (), (2, 4), (1, 2, 4, 8)]),
-        eos=rng.choice([STOP, STOP, -1]),
+        eos=rng.choice([STOP, STOP, ()]),
     )
     room = num_pages * page_size
     longest = rng.choice([room, min(room, 4 * page_size), min(room, 10)])

@@ -110,9 +110,9 @@ def point_one_cell_too_far(monkeypatch: pytest.MonkeyPatch) -> None:
     ("plant", "side", "what"),
     [
         (free_to_the_head, "all", {"free_slots"}),
-        (lowest_row_first, "all", {"the batch, its places and ids"}),
-        (match_one_token_less, "all", {"the batch, its places and ids"}),
-        (reserve_one_token_more, "all", {"the batch, its places and ids"}),
+        (lowest_row_first, "all", {"the batch and its places"}),
+        (match_one_token_less, "all", {"the batch and its places"}),
+        (reserve_one_token_more, "all", {"the batch and its places"}),
         (point_one_cell_too_far, "corrected", {"page_table"}),
     ],
 )

@@ -58,8 +58,7 @@ def make_side(
     engine: type[ScriptedEngine] = ScriptedEngine,
     **engine_args: Any,
 ) -> World:
-    """A ``World`` of that side; ``loop`` is "normal", "overlap" or "late" (not for minisgl)."""
-    assert not (side == "minisgl" and loop == "late"), "its steps run at once on a CPU"
+    """A ``World`` of that side; ``loop`` is "normal", "overlap" or "late"."""
     made = engine(num_pages, page_size, max_running_req=rows, late=loop == "late", **engine_args)
     config = SchedulerConfig(
         page_size=page_size,
@@ -89,6 +88,7 @@ class WatchingEngine(ScriptedEngine):
         """(uid, phase, first wrong position) of each step of a request that reads one."""
         self.fed: dict[int, list[int]] = {}
         """uid -> the ids that the model was given for it, in order."""
+        self.fed_in_order: list[tuple[int, int]] = []
         self.wrong_ids: list[tuple[int, int]] = []
         """(uid, position) of each of them that is not the request's own."""
 
@@ -104,6 +104,7 @@ class WatchingEngine(ScriptedEngine):
             for position in range(positions[at], device_len):
                 self.held[out_loc[at]] = truth[: position + 1]
                 self.fed.setdefault(req.uid, []).append(ids[at])
+                self.fed_in_order.append((req.uid, ids[at]))
                 if ids[at] != truth[position]:
                     self.wrong_ids.append((req.uid, position))
                 at += 1

@@ -324,7 +324,7 @@ def one_row_for_two(side: str, loop: str = "late") -> World:
     return world
 
 
-@pytest.mark.parametrize("side", ["row-reuse", "all"])
+@each_published("row-reuse")
 def test_row_reuse_mixes_the_ids_of_two_owners(side: str) -> None:
     fed = one_row_for_two(side).engine.fed
     assert fed[0] == [1, 2, 3, 7, EOS]
