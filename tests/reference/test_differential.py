@@ -19,6 +19,7 @@ from minisgl_lite.scheduler.cache import CacheManager
 from minisgl_lite.scheduler.prefill import PrefillAdder
 from minisgl_lite.scheduler.table import TableManager
 from minisgl_lite.teaching.clone import find_clone
+from minisgl_lite.teaching.published import PUBLISHED
 from tests.reference.damage import damage
 from tests.reference.pairs import Difference, compare, explain
 from tests.reference.streams import draw
@@ -129,6 +130,15 @@ def test_a_planted_fault_is_found_and_named(
         if difference is not None:
             found.append(difference)
     assert what & {difference.what for difference in found}
+
+
+@pytest.mark.parametrize("name", [n for n in PUBLISHED.supported_names() if n != "set-order"])
+def test_leaving_one_behaviour_out_is_noticed(name: str) -> None:
+    """But for the order of a set, which the comparison sorts away."""
+    others = "+".join(n for n in PUBLISHED.supported_names() if n != name)
+    streams = (draw(seed, aborts=name == "late-abort") for seed in range(200))
+    outcomes = (compare(stream, others) for stream in streams)
+    assert any(outcome.difference is not None or outcome.pointed_anew for outcome in outcomes)
 
 
 # --- its own tests -------------------------------------------------------------------------------
