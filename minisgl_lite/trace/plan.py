@@ -78,13 +78,13 @@ class Plan:
 
 
 def make_plan(batch: Batch, turn: int, chains: dict[int, Chain]) -> Plan:
-    """The plan of a prepared batch; ``chains`` by uid."""
+    """The plan of a prepared batch; ``chains`` by uid, of the requests that live."""
     members: list[Member] = []
     places: list[Place] = []
     index: list[int] = []
     at = 0
     for req in batch.padded_reqs:
-        chain = None if _is_dummy(req) else chains[req.uid]
+        chain = None if _is_dummy(req) else chains.get(req.uid) or Chain(req.input_ids.tolist())
         members.append(Member(req.uid, req.table_idx, req.cached_len, req.device_len, chain))
         if chain is not None:
             places += [Place(req.uid, pos) for pos in range(req.cached_len, req.device_len)]

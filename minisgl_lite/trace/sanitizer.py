@@ -54,15 +54,12 @@ class KVSanitizer(Listener):
     def attach(self, scheduler: Scheduler) -> KVSanitizer:
         """Begin to watch. What stands in the pool already is taken as right.
 
-        Raises ValueError when a batch is on the device, when decoding runs in CUDA graphs, or when
-        this sanitizer has a scheduler already.
+        Raises ValueError when a batch is on the device, or this sanitizer has a scheduler already.
         """
         if self._scheduler is not None:
             raise ValueError("this sanitizer watches a scheduler already; make one for each engine")
         if scheduler._launched:
             raise ValueError("a batch is on the device; attach the sanitizer between steps")
-        if scheduler.device.type == "cuda" and scheduler.engine.graph_runner.graph_bs_list:
-            raise ValueError("a CUDA graph shows no layer to the sanitizer; set cuda_graph_bs=[]")
         manager = scheduler.cache_manager
         self._pages = PageOwners(manager.num_pages, manager.page_size, manager.page_table)
         self._chains: dict[int, Chain] = {}
@@ -125,6 +122,8 @@ class KVSanitizer(Listener):
 
     def on_release(self, release: Release) -> None:
         self._pages.register(release.slots[release.dup_end : release.new_len])
+        if release.finished:
+            self._chains.pop(release.req.uid, None)
 
     # ---- the step ------------------------------------------------------------------------------
     def on_prepare(self, forward_input: ForwardInput) -> None:
