@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, TypeVar, cast
 from unittest.mock import patch
 
 import torch
@@ -20,9 +20,11 @@ from ..hooks import Hooks
 from ..message import BackendMsg, DetokenizeMsg, UserMsg
 from ..scheduler import SchedulerConfig
 from ..scheduler.mapping import Indice2D
-from ..scheduler.scheduler import SchedulerIO
+from ..scheduler.scheduler import Managers, Scheduler, SchedulerIO
 from .clone import Minisgl
 from .watch import Watch
+
+S = TypeVar("S", bound=Scheduler)
 
 
 class Clock:
@@ -59,32 +61,50 @@ class TokenPool:
         self._stream.issue(lambda: self._tensor.__setitem__(mapping, tokens))
 
 
-class ReferenceScheduler:
-    """Stands where a ``Scheduler`` of this package stands; ``inner`` is mini-sglang's own.
+class ReferenceScheduler(Scheduler):
+    """Stands where a ``Scheduler`` stands; ``inner`` is mini-sglang's own, with its own managers.
 
     ``engine``: a ``ScriptedEngine``, on time or late; it reads only names that both sides have.
-    ``io`` and its messages are this package's. Errors of the published code pass
-    through as they are; ``DetokenizeMsg.reason`` is always None, since it gives none.
+    ``io`` and its messages are this package's. Errors of the published code pass through as they
+    are; ``DetokenizeMsg.reason`` is always None, since it gives none.
 
     Raises:
-        ValueError: more than one end-of-sequence id; the published scheduler knows one.
+        ValueError: more than one end-of-sequence id, since the published scheduler knows one; or
+            other managers.
     """
 
+    minisgl: Minisgl
+    """The clone's modules; ``reference_scheduler`` makes the class that has them."""
+
     def __init__(
-        self, minisgl: Minisgl, config: SchedulerConfig, engine: Any, io: SchedulerIO
+        self,
+        config: SchedulerConfig,
+        engine: Any,
+        io: SchedulerIO,
+        *,
+        managers: Managers = Managers(),  # noqa: B008 - an immutable tuple of classes
     ) -> None:
-        self.minisgl = minisgl
-        self.engine = engine
-        self.io = io
+        if managers != Managers():
+            raise ValueError("managers can't be handed in here: mini-sglang brings its own.")
+        self.engine, self.io = engine, io
+        self.device = engine.page_table.device
         self.hooks: Hooks = engine.hooks
         self.turn = 0
         self.clock = Clock()
-        self.launched: list[Any] = []
+        self._stream = None
+        self._launched: list[Any] = []
         self._nodes = 0
         self._params: dict[int, tuple[SamplingParams, Any]] = {}
-        self.inner = minisgl.scheduler.Scheduler.__new__(minisgl.scheduler.Scheduler)
-        with self._running(), minisgl.current(config.page_size):
+        self.inner = self.minisgl.scheduler.Scheduler.__new__(self.minisgl.scheduler.Scheduler)
+        with self._running(), self.minisgl.current(config.page_size):
             self._build(config)
+        self.table_manager = self.inner.table_manager
+        self.cache_manager = self.inner.cache_manager
+        self.decode_manager = self.inner.decode_manager
+        self.prefill_manager = self.inner.prefill_manager
+        self.token_pool = self.table_manager.token_pool
+        self.prefill_budget = config.max_extend_tokens
+        self.eos_token_ids = frozenset(_eos_ids(config))
         self._watch = Watch(self)
         self._adder = self._watch.adder()
 
@@ -92,8 +112,7 @@ class ReferenceScheduler:
         """What the published constructor sets up, without its CUDA engine and streams."""
         inner, published = self.inner, self.minisgl.scheduler
         page_table = self.engine.page_table
-        inner.engine = self.engine
-        inner.device = page_table.device
+        inner.engine, inner.device = self.engine, self.device
         inner.stream, inner.engine_stream_ctx = None, nullcontext()
         inner.table_manager = published.TableManager(config.max_running_req, page_table)
         inner.cache_manager = published.CacheManager(
@@ -105,56 +124,21 @@ class ReferenceScheduler:
         )
         inner.finished_reqs = set()
         inner.tokenizer = None
-        inner.eos_token_id = _only_eos(config)
+        inner.eos_token_id = next(iter(_eos_ids(config)), -1)
         inner.token_pool = TokenPool(inner.table_manager.token_pool, self.engine.stream)
         inner.prefill_budget = config.max_extend_tokens
-        inner.receive_msg, inner.send_result = self._receive, self._send
-
-    @property
-    def table_manager(self) -> Any:
-        return self.inner.table_manager
-
-    @property
-    def cache_manager(self) -> Any:
-        return self.inner.cache_manager
-
-    @property
-    def decode_manager(self) -> Any:
-        return self.inner.decode_manager
-
-    @property
-    def prefill_manager(self) -> Any:
-        return self.inner.prefill_manager
-
-    @property
-    def device(self) -> torch.device:
-        device: torch.device = self.inner.device
-        return device
-
-    @property
-    def eos_token_ids(self) -> frozenset[int]:
-        eos = self.inner.eos_token_id
-        return frozenset() if eos < 0 else frozenset([eos])
-
-    @property
-    def prefill_budget(self) -> int:
-        budget: int = self.inner.prefill_budget
-        return budget
-
-    @property
-    def _launched(self) -> list[Any]:
-        return self.launched
+        inner.receive_msg, inner.send_result = self._messages, self._send
 
     @property
     def has_work(self) -> bool:
         """Whether a turn would do something even if no message came."""
-        return bool(self.prefill_manager.runnable or self.decode_manager.runnable or self.launched)
+        return bool(self.prefill_manager.runnable or self.decode_manager.runnable or self._launched)
 
     def live_reqs(self) -> list[Any]:
         """Running requests, pending chunks, and those of a launched batch not released before."""
         live = list(self.decode_manager.running_reqs)
         live += [p.chunked_req for p in self.prefill_manager.pending_list if p.chunked_req]
-        live += [req for batch in self.launched for req in batch.reqs]
+        live += [req for batch in self._launched for req in batch.reqs]
         return [req for req in dict.fromkeys(live) if req not in self.inner.finished_reqs]
 
     def normal_loop(self) -> None:
@@ -194,7 +178,7 @@ class ReferenceScheduler:
             finally:
                 self._nodes = nodes.counter
 
-    def _receive(self, blocking: bool) -> list[Any]:
+    def _messages(self, blocking: bool) -> list[Any]:
         return [self._translate(msg) for msg in self.io.receive_msg(blocking=blocking)]
 
     def _translate(self, msg: BackendMsg) -> Any:
@@ -219,9 +203,19 @@ class ReferenceScheduler:
             )
 
 
-def _only_eos(config: SchedulerConfig) -> int:
+def _eos_ids(config: SchedulerConfig) -> list[int]:
     eos = config.eos_token_id
     ids = [eos] if isinstance(eos, int) else list(eos)
     if len(ids) > 1:
         raise ValueError(f"eos_token_id {ids}: the published scheduler knows one id, or none.")
-    return ids[0] if ids else -1
+    return ids
+
+
+def reference_scheduler(minisgl: Minisgl, base: type[S] = Scheduler) -> type[S]:  # type: ignore[assignment]
+    """``base``, which is ``Scheduler`` or ``Toy``, over mini-sglang's own scheduler and managers.
+
+    The counterpart of ``published_scheduler``: what is made of it is used in the same way.
+    """
+    bases = (ReferenceScheduler,) if base is Scheduler else (base, ReferenceScheduler)
+    made: Any = type(f"Reference{base.__name__}", bases, {"minisgl": minisgl})
+    return cast("type[S]", made)

@@ -34,8 +34,8 @@ class Watch:
 
     def __init__(self, scheduler: ReferenceScheduler) -> None:
         self.scheduler = scheduler
-        self.manager = scheduler.cache_manager
-        self.cache = self.manager.prefix_cache
+        self.manager: Any = scheduler.cache_manager
+        self.cache: Any = self.manager.prefix_cache
         self.nodes = scheduler.minisgl.radix_cache.RadixTreeNode
         self.told: dict[tuple[int, int], bool] = {}
         self._inserted: Any = None
@@ -90,7 +90,7 @@ class Watch:
         batch = forward_input.batch
         self.tell("on_launch", batch, batch.batch_id)
         output = original(forward_input)
-        self.scheduler.launched.append(batch)
+        self.scheduler._launched.append(batch)
         self.tell("on_forward_done", batch, batch.batch_id)
         return output
 
@@ -100,7 +100,7 @@ class Watch:
             output.copy_done_event.synchronize()
             tokens = output.next_tokens_cpu.tolist()
             self.tell("on_result", batch, batch.batch_id, tokens)
-            self.scheduler.launched.remove(batch)
+            self.scheduler._launched.remove(batch)
             for req in batch.reqs:
                 if not self._is_chunk(req):
                     around(req, "append_host", self._shows_a_token(req))

@@ -18,7 +18,7 @@ from minisgl_lite.scheduler import SchedulerConfig
 from minisgl_lite.scheduler.io import MessageQueue
 from minisgl_lite.teaching.clone import COMMIT, PATH_VARIABLE, load_minisgl
 from minisgl_lite.teaching.published import PUBLISHED, published_scheduler
-from minisgl_lite.teaching.reference import ReferenceScheduler
+from minisgl_lite.teaching.reference import reference_scheduler
 
 MINISGL = pytest.param("minisgl", marks=pytest.mark.reference)
 
@@ -35,7 +35,7 @@ def minisgl() -> Any:
 
 def scheduler_of(side: str, config: SchedulerConfig, engine: Any, io: MessageQueue) -> Any:
     if side == "minisgl":
-        return ReferenceScheduler(minisgl(), config, engine, io)
+        return reference_scheduler(minisgl())(config, engine, io)
     return published_scheduler(*names_of(side))(config, engine, io)
 
 
