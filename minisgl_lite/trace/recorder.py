@@ -60,27 +60,36 @@ class Recorder(Listener):
         wall: bool = False,
         sanitizer: KVSanitizer | None = None,
     ) -> None:
-        self.meta: dict[str, Any] = {}
-        self.vocab: dict[int, bytes] = {}
-        self.frames: list[Frame] = []
-        self.wall: list[float] | None = [] if wall else None
         self.sanitizer = sanitizer
+        self._wanted_wall = wall
         self._given_vocab, self._given = vocab, {"model": model, "mode": mode}
         self._scheduler: Scheduler | None = None
-        self._taken = 0
-        self._words_taken = 0
-        self._faults_seen = 0
-        self._begin_turn(0)
-        self._known: dict[int, dict[str, Any]] = {}
-        self._live: dict[int, Req] = {}
+        self._clear()
         if scheduler is not None:
             self.attach(scheduler)
 
+    def _clear(self) -> None:
+        self.meta: dict[str, Any] = {}
+        self.vocab: dict[int, bytes] = {}
+        self.frames: list[Frame] = []
+        self.wall: list[float] | None = [] if self._wanted_wall else None
+        self._taken = 0
+        self._words_taken = 0
+        self._faults_seen = 0 if self.sanitizer is None else len(self.sanitizer.faults)
+        self._known: dict[int, dict[str, Any]] = {}
+        self._live: dict[int, Req] = {}
+        self._in_flight = 0
+        self._begin_turn(0)
+
     # ---- use ---------------------------------------------------------------------------------
     def attach(self, scheduler: Scheduler) -> Recorder:
-        """Begin to record ``scheduler``. Raises ValueError when this recorder has one already."""
+        """Begin a new recording, of ``scheduler``.
+
+        Raises ValueError when this recorder has a scheduler already.
+        """
         if self._scheduler is not None:
             raise ValueError("this recorder records a scheduler already; make one for each engine")
+        self._clear()
         self.meta = meta_of(scheduler, **self._given)
         self._bytes_of = token_bytes_of(scheduler, self._given_vocab)
         self._scheduler = scheduler
@@ -95,7 +104,7 @@ class Recorder(Listener):
         return self
 
     def detach(self) -> None:
-        """Stop recording; the frames stay."""
+        """Stop recording; the frames stay until the recorder is attached again."""
         if self._scheduler is not None:
             self._flush()
             self._scheduler.hooks.detach(self)
@@ -346,6 +355,9 @@ class Recorder(Listener):
 
     def on_forward_done(self, batch: Batch, batch_id: int) -> None:
         self._granted = {}
+        self._in_flight += 1
+        if self._in_flight > 1:  # launched before the last one's results were read
+            self.meta["loop"] = "overlap"
         frame = self._frame("forward", lane="device", batch=batch_id)
         frame["stored"] = True
         for req in batch.reqs:
@@ -354,6 +366,7 @@ class Recorder(Listener):
 
     def on_result(self, batch: Batch, batch_id: int, next_tokens: list[int]) -> None:
         self._messages, self._batch = False, batch_id
+        self._in_flight = max(0, self._in_flight - 1)
         frame = self._frame("sample", batch=batch_id)
         self._results = list(batch.reqs)
         frame["tokens"] = [

@@ -128,6 +128,8 @@ class LocalDriver(_Commands):
     def _take_up(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
         self._recorder = _SharedRecorder.of(scheduler, self._vocab)
+        if self._overlap:
+            self._recorder.meta["loop"] = "overlap"
         self._sent = self._words_sent = 0
         self._next_uid = 0
         self._last_data: ForwardData | None = None

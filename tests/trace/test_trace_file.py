@@ -191,6 +191,11 @@ def test_vocab_holds_the_tokens_that_occur() -> None:
     assert trace.token_text(99_999) == "#99999"
 
 
+def test_the_loop_is_seen_from_the_order_of_events() -> None:
+    assert a_trace().meta["loop"] == "normal"
+    assert a_trace(overlap=True).meta["loop"] == "overlap"
+
+
 def test_real_model_names_itself_and_gives_the_bytes_of_its_tokens() -> None:
     with LLM("tiny", page_size=4, num_pages=16) as llm, Recorder(llm) as recorder:
         llm.generate(["hi é"])
@@ -238,5 +243,6 @@ def test_detached_recorder_keeps_its_frames_and_costs_nothing() -> None:
     run_stream(scheduler, 3, num_reqs=2)
     assert len(recorder.frames) == count > 0
     recorder.attach(make_scheduler())
+    assert recorder.frames == []
     with pytest.raises(ValueError, match="records a scheduler already"):
         recorder.attach(scheduler)

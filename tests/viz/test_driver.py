@@ -111,6 +111,7 @@ def test_the_frames_of_all_answers_are_the_trace(make_driver: Callable[[], Drive
         if not answer["busy"]:
             break
     trace = driver.trace()
+    assert (trace.meta["loop"] == "overlap") == ("overlap" in make_driver.__name__)
     assert json.loads(json.dumps(trace.frames)) == frames
     assert before == 0
     assert {str(token): text.hex() for token, text in trace.vocab.items()} == words
