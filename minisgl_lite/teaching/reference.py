@@ -64,9 +64,9 @@ class TokenPool:
 class ReferenceScheduler(Scheduler):
     """Stands where a ``Scheduler`` stands; ``inner`` is mini-sglang's own, with its own managers.
 
-    ``engine``: a ``ScriptedEngine``, on time or late; it reads only names that both sides have.
-    ``io`` and its messages are this package's. Errors of the published code pass through as they
-    are; ``DetokenizeMsg.reason`` is always None, since it gives none.
+    ``engine``: a ``ScriptedEngine``, on time or late, or a real one on a CPU; they read only names
+    that both sides have. ``io`` and its messages are this package's. Errors of the published code
+    pass through as they are.
 
     Raises:
         ValueError: more than one end-of-sequence id, since the published scheduler knows one; or
@@ -195,12 +195,13 @@ class ReferenceScheduler(Scheduler):
         return message.UserMsg(msg.uid, msg.input_ids, self._params[id(given)][1])
 
     def _send(self, replies: list[Any]) -> None:
+        sent: list[DetokenizeMsg] = []
         for reply in replies:
-            assert self._watch.told.pop((reply.uid, reply.next_token)) == reply.finished
-        if replies:
-            self.io.send_result(
-                [DetokenizeMsg(reply.uid, reply.next_token, reply.finished) for reply in replies]
-            )
+            reason = self._watch.told.pop((reply.uid, reply.next_token))
+            assert (reason is not None) == reply.finished
+            sent.append(DetokenizeMsg(reply.uid, reply.next_token, reply.finished, reason))
+        if sent:
+            self.io.send_result(sent)
 
 
 def _eos_ids(config: SchedulerConfig) -> list[int]:
@@ -212,7 +213,7 @@ def _eos_ids(config: SchedulerConfig) -> list[int]:
 
 
 def reference_scheduler(minisgl: Minisgl, base: type[S] = Scheduler) -> type[S]:  # type: ignore[assignment]
-    """``base``, which is ``Scheduler`` or ``Toy``, over mini-sglang's own scheduler and managers.
+    """``base`` (``Scheduler``, ``Toy`` or ``LLM``) over mini-sglang's own scheduler and managers.
 
     The counterpart of ``published_scheduler``: what is made of it is used in the same way.
     """

@@ -37,7 +37,8 @@ class Watch:
         self.manager: Any = scheduler.cache_manager
         self.cache: Any = self.manager.prefix_cache
         self.nodes = scheduler.minisgl.radix_cache.RadixTreeNode
-        self.told: dict[tuple[int, int], bool] = {}
+        self.told: dict[tuple[int, int], str | None] = {}
+        """(uid, token) -> why it was the last, or None; taken out when the reply is sent."""
         self._inserted: Any = None
         self._num_batches = 0
         for name in ("_process_one_msg", "_prepare_batch", "_forward", "_process_last_data"):
@@ -120,7 +121,7 @@ class Watch:
             stopped = token == self.scheduler.inner.eos_token_id
             stopped = stopped and not req.sampling_params.ignore_eos
             reason = "stop" if stopped else None if req.can_decode else "length"
-            self.told[req.uid, token] = reason is not None
+            self.told[req.uid, token] = reason
             self.tell("on_token", req, token, reason is not None, reason)
 
         return append_host

@@ -15,11 +15,14 @@ from typing import Any
 import pytest
 import torch
 
+from minisgl_lite.core import SamplingParams
+from minisgl_lite.llm import LLM
 from minisgl_lite.scheduler.cache import CacheManager
 from minisgl_lite.scheduler.prefill import PrefillAdder
 from minisgl_lite.scheduler.table import TableManager
 from minisgl_lite.teaching.clone import find_clone
 from minisgl_lite.teaching.published import PUBLISHED
+from minisgl_lite.teaching.reference import reference_scheduler
 from tests.reference.damage import damage
 from tests.reference.pairs import Difference, compare, explain
 from tests.reference.streams import draw
@@ -139,6 +142,18 @@ def test_leaving_one_behaviour_out_is_noticed(name: str) -> None:
     streams = (draw(seed, aborts=name == "late-abort") for seed in range(200))
     outcomes = (compare(stream, others) for stream in streams)
     assert any(outcome.difference is not None or outcome.pointed_anew for outcome in outcomes)
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_real_model_says_the_same_over_the_published_scheduler(clone: Any, overlap: bool) -> None:
+    """One prompt at a time, so that nothing of another request can be read."""
+    prompts = [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], [30, 31]]
+    said = []
+    for made in (LLM, reference_scheduler(clone, base=LLM)):
+        with made("tiny", page_size=4, num_pages=16, overlap=overlap) as llm:
+            params = SamplingParams(max_tokens=1 if overlap else 5)
+            said.append([llm.generate([prompt], params) for prompt in prompts])
+    assert said[0] == said[1]
 
 
 # --- its own tests -------------------------------------------------------------------------------
