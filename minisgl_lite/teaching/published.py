@@ -57,7 +57,7 @@ def published_managers(*names: str) -> Managers:
 
 
 def published_scheduler(*names: str, base: type[S] = Scheduler) -> type[S]:  # type: ignore[assignment]
-    """``base``, which is ``Scheduler`` or ``LLM``, with the named behaviours put in.
+    """``base`` (``Scheduler``, ``Toy`` or ``LLM``) with the named behaviours put in.
 
     ``published_scheduler("stale-rows")(config, engine, io)`` makes one; with all of
     ``PUBLISHED.supported_names()`` it goes step for step with the published one.
