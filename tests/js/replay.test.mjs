@@ -39,6 +39,15 @@ for (const [name, { trace, states }] of Object.entries(runs)) {
   });
 }
 
+test("keyframes made ahead change nothing, and shorten the way", () => {
+  const { trace, states } = runs.busy;
+  const replay = new Replay(trace, 5);
+  replay.at(3);
+  while (replay.ahead(0.01));
+  assert.ok(replay.keys.length >= Math.floor((states.length - 5) / 5));
+  for (const i of [states.length - 1, 0, 33, 12]) assert.deepEqual(explain(replay.at(i)), states[i], `frame ${i}`);
+});
+
 test("before the first frame all pages are free, in order", () => {
   const state = new Replay(runs.busy.trace).at(-1);
   assert.deepEqual(state.free, [0, 2, 4, 6, 8, 10, 12, 14, 16, 18]);

@@ -49,9 +49,11 @@ const ICONS = {
   play: "M4 2.5L13.5 8 4 13.5z", pause: "M5 3v10M11 3v10", close: "M4 4l8 8M12 4l-8 8",
 };
 
+const OPEN = new Set(["back", "next", "close"]);
+
 /** A sign drawn in the text's colour: fonts lack some of these. @param {keyof typeof ICONS} name */
 export function icon(name) {
-  return svg("svg", { viewBox: "0 0 16 16", class: "kvv-icon", "aria-hidden": "true" }, [svg("path", { d: ICONS[name] })]);
+  return svg("svg", { viewBox: "0 0 16 16", class: "kvv-icon", "aria-hidden": "true" }, [svg("path", { d: ICONS[name], fill: OPEN.has(name) ? "none" : false })]);
 }
 
 /** A button with a visible text, or a sign with a label. */

@@ -1,7 +1,7 @@
 // free_slots as the queue it is: pages are taken at the head and come back at the tail.
 
 import { el, setText } from "./dom.js";
-import { createGrid } from "./grid.js";
+import { EDGE, createGrid } from "./grid.js";
 import { flowGeometry } from "./layout.js";
 import { say, count } from "./words.js";
 
@@ -42,9 +42,10 @@ export function queuePanel(app) {
     const height = 74;
     // The size is chosen for a full list, so that it does not change from step to step.
     let [cw, ch] = [Math.max(26, 10 + 8 * digits), 22];
-    if (flowGeometry(view.state.N, width, cw, ch).h > 3 * height) [cw, ch] = [9, 9];
-    const all = flowGeometry(view.state.N, width, cw, ch);
-    grid.layout(flowGeometry(n, width, cw, ch), { w: width, h: Math.min(height, all.h + 2) });
+    const room = width - 2 * EDGE;
+    if (flowGeometry(view.state.N, room, cw, ch).h > 3 * height) [cw, ch] = [9, 9];
+    const all = flowGeometry(view.state.N, room, cw, ch);
+    grid.layout(flowGeometry(n, room, cw, ch), { w: width, h: Math.min(height, all.h + 2 * EDGE) });
     shown = n;
   }
 

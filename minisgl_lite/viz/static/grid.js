@@ -15,6 +15,9 @@ import { Raster, newTile, clearTile, tileTexts } from "./paint.js";
  * @property {(ctx: CanvasRenderingContext2D, box: {sx: number, sy: number, w: number, h: number}) => void} [head] draws the fixed margins
  */
 
+/** Room around the cells, so that the ring around a focused one is seen whole. */
+export const EDGE = 4;
+
 /** @param {GridOptions} options */
 export function createGrid(options) {
   const canvas = el("canvas", { "aria-hidden": "true" });
@@ -38,6 +41,7 @@ export function createGrid(options) {
   let active = 0;
   let current = 0; // which of the two cells has the focus
   let markKey = "";
+  let scroll = { x: 0, y: 0 }; // as last heard of: asking the element would make the browser lay out at once
 
   /**
    * Set geometry and size. The grid's height is fixed: what does not fit scrolls.
@@ -46,10 +50,10 @@ export function createGrid(options) {
    */
   function layout(next, room) {
     geo = next;
-    box = { left: 0, top: 0, ...room };
+    box = { left: EDGE, top: EDGE, ...room };
     root.style.height = `${box.h}px`;
-    size.style.width = `${geo.w + box.left}px`;
-    size.style.height = `${geo.h + box.top}px`;
+    size.style.width = `${geo.w + box.left + EDGE}px`;
+    size.style.height = `${geo.h + box.top + EDGE}px`;
     canvas.style.width = canvas.style.height = "0";
     // A scroll bar takes its room from the canvas.
     box.w = Math.min(box.w, root.clientWidth || box.w);
@@ -59,6 +63,7 @@ export function createGrid(options) {
     setAttr(root, "aria-rowcount", geo.n ? geo.lines : 0);
     setAttr(root, "aria-colcount", Math.min(geo.n, geo.perLine));
     if (active >= geo.n) active = Math.max(0, geo.n - 1);
+    scroll = { x: root.scrollLeft, y: root.scrollTop };
     place();
     markKey = "";
   }
@@ -75,10 +80,11 @@ export function createGrid(options) {
     raster.pixels.fill(colours.px.ground);
     raster.clip = { x: Math.round(box.left * d), y: Math.round(box.top * d) };
     const texts = [];
-    const [ox, oy] = [box.left - root.scrollLeft, box.top - root.scrollTop];
+    const [ox, oy] = [box.left - scroll.x, box.top - scroll.y];
     const readable = geo.cw >= 13 && geo.ch >= 9;
     visit((i, x, y) => {
       clearTile(tile);
+      tile.readable = readable;
       options.tile(i, tile);
       const [px, py] = [Math.round((x + ox) * d), Math.round((y + oy) * d)];
       const gap = geo.cw >= 4 ? 1 : 0;
@@ -96,13 +102,13 @@ export function createGrid(options) {
     ctx.clip();
     for (const t of texts) tileTexts(ctx, t, t.x, t.y, geo.cw - 1, geo.ch - 1, colours.font);
     ctx.restore();
-    options.head?.(ctx, { sx: root.scrollLeft, sy: root.scrollTop, w: box.w, h: box.h });
+    options.head?.(ctx, { sx: scroll.x, sy: scroll.y, w: box.w, h: box.h });
     describe();
   }
 
   /** Cells in sight. @param {(i: number, x: number, y: number) => void} fn */
   function visit(fn) {
-    const [x0, y0] = [root.scrollLeft, root.scrollTop];
+    const [x0, y0] = [scroll.x, scroll.y];
     const [x1, y1] = [x0 + box.w - box.left, y0 + box.h - box.top];
     const pitch = geo.lines > 1 ? geo.y(geo.perLine) : geo.ch;
     const first = Math.max(0, Math.floor(y0 / pitch));
@@ -162,10 +168,14 @@ export function createGrid(options) {
     if (!geo?.n || i < 0 || i >= geo.n) return;
     const [x, y] = [geo.x(i), geo.y(i)];
     const [w, h] = [box.w - box.left, box.h - box.top];
-    if (x < root.scrollLeft) root.scrollLeft = x - 8;
-    else if (x + geo.cw > root.scrollLeft + w) root.scrollLeft = x + geo.cw - w + 8;
-    if (y < root.scrollTop) root.scrollTop = y - 4;
-    else if (y + geo.ch > root.scrollTop + h) root.scrollTop = y + geo.ch - h + 4;
+    const to = { ...scroll };
+    if (x < scroll.x) to.x = Math.max(0, x - 8);
+    else if (x + geo.cw > scroll.x + w) to.x = Math.min(geo.w + EDGE - w, x + geo.cw - w + 8);
+    if (y < scroll.y) to.y = Math.max(0, y - 4);
+    else if (y + geo.ch > scroll.y + h) to.y = Math.min(geo.h + EDGE - h, y + geo.ch - h + 4);
+    if (to.x !== scroll.x) root.scrollLeft = to.x;
+    if (to.y !== scroll.y) root.scrollTop = to.y;
+    scroll = to;
   }
 
   /** Mark linked cells. @param {{i: number, cls: string}[]} list */
@@ -210,6 +220,9 @@ export function createGrid(options) {
   });
   let asked = 0;
   root.addEventListener("scroll", () => {
+    const now = { x: root.scrollLeft, y: root.scrollTop };
+    if (now.x === scroll.x && now.y === scroll.y) return; // we did it, and have drawn it
+    scroll = now;
     if (!asked) {
       asked = requestAnimationFrame(() => {
         asked = 0;

@@ -82,7 +82,7 @@ export function poolGeometry(n, P, width, height, wish = {}) {
     last = most < 1 ? make(Math.floor(width / cw)) : make(Math.min(most, all) * P);
     const even = most < 1 || most >= all ? last : make(2 ** Math.floor(Math.log2(most)) * P);
     // A little size is given up for even lines, not much.
-    if (any && (ch < 0.8 * any.ch || (cw < need && any.cw >= need))) return any;
+    if (any && (ch < 0.85 * any.ch || (cw < need && any.cw >= need))) return any;
     if (fits(even)) return even;
     if (!any && fits(last)) any = last;
   }

@@ -113,7 +113,7 @@ export function createLive(app, session, model) {
     setText(runButton, say(running ? "live.pause" : "live.run"));
     stepButton.disabled = rest || running;
     const { key, values, bad } = rest ? { key: "live.static", values: {}, bad: false } : session.status;
-    setText(status, say(running && key === "live.paused" ? "live.waiting" : key, values));
+    setText(status, say(running && key === "live.stepped" ? "live.waiting" : key, values));
     setAttr(status, "class", bad ? "kvv-status kvv-bad" : "kvv-status");
   }
   session.listeners.add(changed);

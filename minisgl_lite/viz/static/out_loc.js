@@ -1,7 +1,7 @@
 // out_loc: where each token of this step is written, in the order in which the model sees the tokens.
 
 import { el, setText } from "./dom.js";
-import { createGrid } from "./grid.js";
+import { EDGE, createGrid } from "./grid.js";
 import { flowGeometry } from "./layout.js";
 import { slotTile, slotWords } from "./slots.js";
 import { say, count } from "./words.js";
@@ -44,7 +44,7 @@ export function outLocPanel(app) {
   function arrange() {
     if (!view || !width) return;
     const n = view.batch?.slots.length ?? 0;
-    grid.layout(flowGeometry(n, width, 72, 54), { w: width, h: 112 });
+    grid.layout(flowGeometry(n, width - 2 * EDGE, 72, 54), { w: width, h: 118 });
     shown = n;
   }
 

@@ -1,7 +1,7 @@
 // page_table: a row per request, a column per logical position, a slot in each cell.
 
 import { el, setText, button } from "./dom.js";
-import { createGrid } from "./grid.js";
+import { EDGE, createGrid } from "./grid.js";
 import { tableGeometry, zoomed } from "./layout.js";
 import { hueOf, slotTile, stateWords, tokenIn } from "./slots.js";
 import { isolate } from "./tokens.js";
@@ -57,7 +57,7 @@ export function tablePanel(app) {
       }
     } else {
       Object.assign(t, { edge: c.px.faint, fill: c.px.ground, ink: c.css.dim });
-      if (pos < view.state.ends[row]) t.text = String(view.state.rows[row][pos]);
+      if (t.readable && pos < view.state.ends[row]) t.text = String(view.state.rows[row][pos]);
     }
     if (req && pos === req.cached_len && pos > 0) t.rule = c.px.ink;
   }
@@ -126,9 +126,9 @@ export function tablePanel(app) {
     const { rows, cols } = view.run;
     const room = app.roomy() ? 240 : 190;
     const digits = String((view.state.N + 1) * view.state.P - 1).length;
-    const geo = tableGeometry(rows.length, cols, view.state.P, width - LEFT - 4, room - TOP, { cell, digits });
-    const scrolls = geo.w > width - LEFT;
-    grid.layout(geo, { w: width, h: Math.min(room, geo.h + TOP + 2 + (scrolls ? 12 : 0)), left: LEFT, top: TOP });
+    const geo = tableGeometry(rows.length, cols, view.state.P, width - LEFT - EDGE, room - TOP - EDGE, { cell, digits });
+    const scrolls = geo.w > width - LEFT - EDGE;
+    grid.layout(geo, { w: width, h: Math.min(room, geo.h + TOP + EDGE + (scrolls ? 12 : 0)), left: LEFT, top: TOP });
     tools.hidden = !cell && geo.cw >= 20;
   }
   function zoom(by) {

@@ -19,13 +19,14 @@
  * @property {string} badge upper right corner: "lock" is drawn, else text
  * @property {string} ink css colour of the texts
  * @property {string} plate css colour behind the text, where a pattern would disturb it
+ * @property {boolean} readable whether texts will be drawn; where not, none need be made
  */
 
 /** @returns {Tile} */
 export function newTile() {
   return {
     fill: 0, edge: 0, thick: false, double: false, hatch: 0, cross: 0, dot: 0, ring: 0, bar: 0, rule: 0,
-    text: "", sub: "", top: "", badge: "", ink: "", plate: "",
+    text: "", sub: "", top: "", badge: "", ink: "", plate: "", readable: true,
   };
 }
 
@@ -54,7 +55,15 @@ export class Raster {
     x1 = Math.min(this.w, x1);
     y1 = Math.min(this.h, y1);
     if (x0 >= x1) return;
-    for (let y = y0; y < y1; y++) this.pixels.fill(colour, y * this.w + x0, y * this.w + x1);
+    const { pixels, w } = this;
+    if (x1 - x0 > 24) {
+      for (let y = y0; y < y1; y++) pixels.fill(colour, y * w + x0, y * w + x1);
+      return;
+    }
+    for (let y = y0; y < y1; y++) {
+      const end = y * w + x1;
+      for (let i = y * w + x0; i < end; i++) pixels[i] = colour; // a call for each short row costs more
+    }
   }
 
   point(x, y, colour) {
@@ -132,7 +141,7 @@ export function tileTexts(ctx, t, x, y, w, h, font) {
       ctx.fillText(t.text, tx, ty);
     }
   }
-  if (two) line(ctx, t, t.sub, x + 4, y + h - 10, w - 6, font);
+  if (two) line(ctx, t, t.sub, x + 4, y + h - 10, w - (t.dot || t.ring ? 14 : 6), font);
   if (two && t.top) line(ctx, t, t.top, x + 4, y + 11, w - 6, font);
   // In a small cell the number has the room; tint and border still tell a locked cell from others.
   if (t.badge && h >= 15 && (w >= 30 || !t.text)) badge(ctx, t, x + w, y, font);

@@ -1,7 +1,7 @@
 // The KV pool: every slot, by pages.
 
 import { el, setText, button } from "./dom.js";
-import { createGrid } from "./grid.js";
+import { EDGE, createGrid } from "./grid.js";
 import { poolGeometry, zoomed } from "./layout.js";
 import { balance } from "./replay.js";
 import { slotTile, slotWords } from "./slots.js";
@@ -36,9 +36,9 @@ export function poolPanel(app) {
     const { P, N } = view.state;
     const n = (N + (view.run.dummy ? 1 : 0)) * P;
     const height = app.roomy() ? 310 : n > 256 ? 150 : 114;
-    const geo = poolGeometry(n, P, width, height, { cell, wide: app.roomy() ? 1.05 : 1.2 });
+    const geo = poolGeometry(n, P, width - 2 * EDGE, height, { cell, wide: app.roomy() ? 1.05 : 1.2 });
     // A grid that is lower than its room takes only what it needs.
-    grid.layout(geo, { w: width, h: Math.min(height, geo.h + 2) });
+    grid.layout(geo, { w: width, h: Math.min(height + 2 * EDGE, geo.h + 2 * EDGE) });
     tools.hidden = !cell && geo.ch >= 20;
     goto.max = String(N * P - 1);
   }

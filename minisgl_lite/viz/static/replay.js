@@ -78,6 +78,7 @@ export function startState(meta) {
     frame: /** @type {any} */ (null),
     free: Array.from({ length: meta.num_pages }, (_, i) => i * P),
     rows: Array.from({ length: meta.rows }, () => new Int32Array(meta.width)),
+    ours: new Uint8Array(meta.rows), // 1: no other state has this row, it may be written in place
     ends: new Array(meta.rows).fill(0), // per row: cells behind this were never written
     reqs: /** @type {Map<number, Req>} */ (new Map()),
     tree: /** @type {Map<number, Node>} */ (
@@ -89,9 +90,10 @@ export function startState(meta) {
 
 /** @typedef {ReturnType<typeof startState>} State */
 
-/** A copy that later frames don't change: items are never changed in place. @param {State} s @returns {State} */
+/** A copy that later frames don't change: what both hold is never changed in place. @param {State} s @returns {State} */
 export function snapshot(s) {
-  return { ...s, rows: s.rows.slice(), ends: s.ends.slice(), reqs: new Map(s.reqs), tree: new Map(s.tree), batches: new Map(s.batches) };
+  s.ours.fill(0);
+  return { ...s, rows: s.rows.slice(), ours: new Uint8Array(s.ours.length), ends: s.ends.slice(), reqs: new Map(s.reqs), tree: new Map(s.tree), batches: new Map(s.batches) };
 }
 
 /** Change a state by one frame. @param {State} s @param {any} frame */
@@ -103,11 +105,12 @@ export function apply(s, frame) {
   if (frame.free?.take) s.free = s.free.slice(frame.free.take);
   for (const op of frame.tree ?? []) applyTree(s.tree, op);
   for (const [row, position, runs] of frame.table ?? []) {
-    const cells = s.rows[row].slice(); // rows are shared with keyframes
-    const slots = fromRuns(runs);
-    cells.set(slots, position);
-    s.rows[row] = cells;
-    s.ends[row] = Math.max(s.ends[row], position + slots.length);
+    if (!s.ours[row]) s.rows[row] = s.rows[row].slice();
+    s.ours[row] = 1;
+    const cells = s.rows[row];
+    let at = position;
+    for (const [first, n] of runs) for (let i = 0; i < n; i++) cells[at++] = first + i;
+    s.ends[row] = Math.max(s.ends[row], at);
   }
   for (const uid in frame.reqs) applyReq(s, Number(uid), frame.reqs[uid]);
   for (const [uid, , last] of frame.alloc ?? []) s.reqs.set(uid, { ...s.reqs.get(uid), alloc_end: last * s.P });
@@ -129,7 +132,13 @@ function applyReq(s, uid, changed) {
       node: null, ids: [], shown: 0, reason: null, alloc_end: 0, hue: freeHue(s), turn: 0,
     };
   }
-  const req = { ...old, ...changed, ids: changed.ids ? old.ids.concat(changed.ids) : old.ids, turn: s.turn };
+  // Written out: this is the replay's inner loop, and a spread is several times slower.
+  const req = {
+    uid, state: old.state, row: old.row, cached_len: old.cached_len, device_len: old.device_len, input_len: old.input_len,
+    max_device_len: old.max_device_len, handle_len: old.handle_len, node: old.node, ids: old.ids, shown: old.shown,
+    reason: old.reason, alloc_end: old.alloc_end, hue: old.hue, turn: s.turn,
+  };
+  for (const name in changed) req[name] = name === "ids" ? old.ids.concat(changed.ids) : changed[name];
   // A row that is given back takes the request's pages with it.
   req.alloc_end = req.row === null ? 0 : Math.max(req.alloc_end, req.handle_len);
   s.reqs.set(uid, req);
@@ -143,9 +152,9 @@ function freeHue(s) {
   return HUES;
 }
 
-/** Whether a request still waits or runs. @param {Req} req */
+/** Whether a request still waits or runs. @param {{state: string}} req */
 export function isOpen(req) {
-  return !["done", "aborted", "rejected"].includes(req.state);
+  return req.state !== "done" && req.state !== "aborted" && req.state !== "rejected";
 }
 
 /** @param {State} s @param {any} frame @returns {BatchState} */
@@ -156,7 +165,9 @@ function batchState(s, frame) {
   info.uids.forEach((uid, i) => {
     const row = uid < 0 ? s.rows.length : s.reqs.get(uid).row;
     for (let k = 0; k < info.ext[i]; k++) tokens.push({ uid, pos: info.cached[i] + k, row });
-    if (uid >= 0 && row !== null) reads.set(uid, s.rows[row].slice(0, info.cached[i] + info.ext[i]));
+    if (uid < 0 || row === null) return;
+    s.ours[row] = 0; // kept here as it is now: it may be pointed elsewhere before the step is shown
+    reads.set(uid, s.rows[row].subarray(0, info.cached[i] + info.ext[i]));
   });
   return { id: frame.batch, turn: frame.turn, info, slots: fromRuns(info.out_loc), tokens, reads, stored: null };
 }
@@ -344,11 +355,29 @@ export class Replay {
       state = null;
     }
     if (!state) state = snapshot(this.keys.find((key) => key.at === from).state);
-    for (let i = from + 1; i <= index; i++) {
-      apply(state, this.trace.frames[i]);
-      if (i - this.keys[this.keys.length - 1].at >= this.every) this.keys.push({ at: i, state: snapshot(state) });
-    }
+    for (let i = from + 1; i <= index; i++) this.step(state, i);
     this.last = state;
     return state;
+  }
+
+  /** @param {State} state @param {number} i */
+  step(state, i) {
+    apply(state, this.trace.frames[i]);
+    if (i - this.keys[this.keys.length - 1].at >= this.every) this.keys.push({ at: i, state: snapshot(state) });
+  }
+
+  /**
+   * Make more keyframes while nobody waits, so that the first jump far ahead is as short as any.
+   * @param {number} ms how long
+   * @returns {boolean} whether there is more to do
+   */
+  ahead(ms) {
+    const until = performance.now() + ms;
+    const key = this.keys[this.keys.length - 1];
+    const state = snapshot(key.state);
+    const end = this.trace.frames.length - this.every;
+    let i = key.at;
+    while (i < end && performance.now() < until) for (const stop = i + this.every; i < stop; ) this.step(state, ++i);
+    return i < end;
   }
 }

@@ -6,10 +6,21 @@ import { hueOf } from "./slots.js";
 import { say, count, number } from "./words.js";
 
 /** Rows that are shown at most; of more, the rest is counted. */
-const ROWS_SHOWN = 24;
+const ROWS_SHOWN = 16;
 /** Tokens of text that are shown, in steps, so that a new token seldom moves the others. */
 const WINDOW = 48;
 const STRIDE = 16;
+/** With more rows than this, text stands in two pieces, cached and extend, not token by token. */
+const TOKENWISE = 8;
+
+/** Pieces joined on either side of a border. @param {any[]} pieces @param {number} border */
+function mergePieces(pieces, border) {
+  const out = [];
+  for (const part of [pieces.filter((p) => p.from < border), pieces.filter((p) => p.from >= border)]) {
+    if (part.length) out.push({ from: part[0].from, to: part[part.length - 1].to, text: part.map((p) => p.text).join(""), special: false });
+  }
+  return out;
+}
 
 /** @param {any} app */
 export function requestsPanel(app) {
@@ -18,12 +29,12 @@ export function requestsPanel(app) {
   const note = el("span", { class: "kvv-note" });
   const body = el("div", { class: "kvv-reqs", role: "list", "aria-label": say("panel.requests") });
   const empty = el("p", { class: "kvv-empty", text: say("requests.none") });
-  /** @type {Map<number, ReturnType<typeof makeRow>>} */
-  const rows = new Map();
-  let order = "";
+  /** Rows are used again for other requests: making elements is what costs. @type {ReturnType<typeof makeRow>[]} */
+  const rows = [];
+  let linked = false;
 
-  function makeRow(uid) {
-    const id = el("b", { class: "kvv-uid", text: `r${uid}` });
+  function makeRow() {
+    const id = el("b", { class: "kvv-uid" });
     const state = el("span", { class: "kvv-state" });
     const where = el("span", { class: "kvv-where" });
     const text = el("span", { class: "kvv-toks" });
@@ -31,17 +42,18 @@ export function requestsPanel(app) {
       el("i", { class: "kvv-bar-cached" }), el("i", { class: "kvv-bar-extend" }), el("i", { class: "kvv-bar-rest" }),
     ]);
     const lengths = el("span", { class: "kvv-lens" });
-    const stop = app.live ? button("", () => app.abort(uid), { label: say("requests.abort", { uid }), cls: "kvv-abort", sign: "close" }) : null;
+    const stop = app.live ? button("", () => app.abort(row.uid), { label: " ", cls: "kvv-abort", sign: "close" }) : null;
     const root = el("div", { class: "kvv-req", role: "listitem" }, [
       id, state, where, el("span", { class: "kvv-text" }, [text]), el("span", { class: "kvv-lengths" }, [bar, lengths]), stop,
     ]);
-    text.addEventListener("pointermove", (e) => point(uid, e.target));
+    text.addEventListener("pointermove", (e) => point(row.uid, e.target));
     text.addEventListener("pointerleave", () => app.point("", -1));
     text.addEventListener("click", (e) => {
-      const slot = slotOf(uid, e.target);
+      const slot = slotOf(row.uid, e.target);
       if (slot >= 0) app.pin(slot);
     });
-    return { root, id, state, where, text, bar, lengths, stop, key: "" };
+    const row = { uid: -1, root, id, state, where, text, bar, lengths, stop, key: "" };
+    return row;
   }
 
   /** The slot of a piece of text, by its first token. */
@@ -63,12 +75,14 @@ export function requestsPanel(app) {
     return now.sort((a, b) => Number(b.row !== null) - Number(a.row !== null) || a.uid - b.uid).slice(0, ROWS_SHOWN);
   }
 
-  /** @param {ReturnType<typeof makeRow>} row @param {import("./replay.js").Req} req */
-  function updateRow(row, req) {
+  /** @param {ReturnType<typeof makeRow>} row @param {import("./replay.js").Req} req @param {boolean} few */
+  function updateRow(row, req, few) {
     const hue = hueOf(view, req.uid);
     const waiting = req.state === "waiting" || req.state === "rejected";
     const gone = req.row === null && !waiting;
     setAttr(row.root, "class", `kvv-req kvv-hue${hue}${gone ? " kvv-gone" : ""}`);
+    row.uid = req.uid;
+    setText(row.id, `r${req.uid}`);
     setText(row.state, say(`state.${req.state}`));
     setText(row.where, req.row === null ? say("requests.norow") : say("requests.row", { row: req.row }));
     const values = { input: number(req.input_len), cached: number(req.cached_len), device: number(req.device_len), max: number(req.max_device_len) };
@@ -77,18 +91,21 @@ export function requestsPanel(app) {
     const device = Math.min(req.device_len, req.max_device_len);
     const parts = waiting ? [0, 0, req.max_device_len] : [req.cached_len, device - req.cached_len, req.max_device_len - device];
     parts.forEach((part, i) => setAttr(row.bar.children[i], "style", `width:${Math.max(0, part * scale).toFixed(1)}%`));
-    const key = [req.ids.length, waiting || gone, req.cached_len, req.device_len].join();
+    const key = [req.uid, req.ids.length, waiting || gone, req.cached_len, few].join();
     if (row.key !== key) {
       row.key = key;
-      updateText(row.text, req, waiting || gone);
+      updateText(row.text, req, waiting || gone, !few);
     }
-    if (row.stop) row.stop.hidden = !isOpen(req);
+    if (!row.stop) return;
+    row.stop.hidden = !isOpen(req);
+    for (const name of ["aria-label", "title"]) setAttr(row.stop, name, say("requests.abort", { uid: req.uid }));
   }
 
-  /** @param {HTMLElement} box @param {import("./replay.js").Req} req @param {boolean} plain */
-  function updateText(box, req, plain) {
+  /** @param {HTMLElement} box @param {import("./replay.js").Req} req @param {boolean} plain @param {boolean} merged */
+  function updateText(box, req, plain, merged) {
     const from = Math.max(0, Math.floor((req.ids.length - WINDOW + STRIDE - 1) / STRIDE) * STRIDE);
-    const pieces = view.tokens.running(req.ids.slice(from), from);
+    let pieces = view.tokens.running(req.ids.slice(from), from);
+    if (merged) pieces = mergePieces(pieces, req.cached_len);
     const wanted = from ? [{ from: -1, to: -1, text: say("requests.cut", { n: number(from) }), special: false }, ...pieces] : pieces;
     while (box.childElementCount > wanted.length) box.lastChild.remove();
     while (box.childElementCount < wanted.length) box.append(el("bdi"));
@@ -108,37 +125,32 @@ export function requestsPanel(app) {
     body: el("div", { class: "kvv-reqbox" }, [empty, body]),
     head: [note],
     layout(width) {
-      body.classList.toggle("kvv-slim", width < 560);
+      setAttr(body, "data-form", width >= 600 ? "line" : width >= 400 ? "double" : "stack");
     },
     update(next) {
       if (view && view.run !== next.run) body.parentElement.style.height = "";
       view = next;
       const shown = visible();
-      const key = shown.map((req) => req.uid).join();
-      if (key !== order) {
-        order = key;
-        const keep = new Set(shown.map((req) => req.uid));
-        for (const [uid, row] of rows) {
-          if (!keep.has(uid)) {
-            row.root.remove();
-            rows.delete(uid);
-          }
-        }
-        shown.forEach((req, i) => {
-          if (!rows.has(req.uid)) rows.set(req.uid, makeRow(req.uid));
-          const root = rows.get(req.uid).root;
-          if (body.children[i] !== root) body.insertBefore(root, body.children[i] ?? null);
-        });
+      while (rows.length < shown.length) {
+        rows.push(makeRow());
+        body.append(rows[rows.length - 1].root);
       }
-      for (const req of shown) updateRow(rows.get(req.uid), req);
+      const few = shown.length <= TOKENWISE;
+      rows.forEach((row, i) => {
+        row.root.hidden = i >= shown.length;
+        if (i < shown.length) updateRow(row, shown[i], few);
+        else row.uid = -1;
+      });
       empty.hidden = shown.length > 0;
       setAttr(body.parentElement, "style", `--kvv-rows:${Math.min(4, Math.max(app.live ? 3 : 1, view.run.reqs))}`);
       const hidden = view.state.reqs.size - shown.length;
       setText(note, hidden > 0 ? count("requests.more", hidden) : "");
     },
     link(slot, pin) {
-      for (const [uid, row] of rows) {
-        const req = view.state.reqs.get(uid);
+      if (slot < 0 && pin < 0 && !linked) return;
+      linked = slot >= 0 || pin >= 0;
+      for (const row of rows) {
+        const req = view.state.reqs.get(row.uid);
         const cells = req && req.row !== null ? view.state.rows[req.row].subarray(0, req.alloc_end) : null;
         const [hover, pinned] = [cells && slot >= 0 ? cells.indexOf(slot) : -1, cells && pin >= 0 ? cells.indexOf(pin) : -1];
         let [hoverNode, pinNode] = [null, null];

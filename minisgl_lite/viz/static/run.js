@@ -27,7 +27,7 @@ export function survey(trace) {
   const P = meta.page_size;
   const rows = new Set();
   const state = new Map();
-  let [dummy, cols, longest, most, reqs] = [false, 0, 1, 0, 0];
+  let [dummy, cols, longest, most, reqs, open] = [false, 0, 1, 0, 0, 0];
   let free = meta.num_pages;
   const freeAt = [];
   for (const frame of frames) {
@@ -39,11 +39,12 @@ export function survey(trace) {
     for (const uid in frame.reqs) {
       const changed = frame.reqs[uid];
       if (changed.state === "waiting" || !state.has(uid)) reqs++;
-      if (changed.state) state.set(uid, changed.state);
+      if (changed.state) {
+        open += Number(isOpen(changed)) - Number(state.has(uid) && isOpen({ state: state.get(uid) }));
+        state.set(uid, changed.state);
+      }
       if (changed.max_device_len) longest = Math.max(longest, changed.max_device_len);
     }
-    let open = 0;
-    for (const s of state.values()) if (isOpen({ state: s })) open++;
     most = Math.max(most, open);
     free += (frame.free?.put?.length ?? 0) - (frame.free?.take ?? 0);
     freeAt.push(free);

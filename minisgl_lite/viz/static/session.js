@@ -80,7 +80,7 @@ export class LiveSession {
     else if (answer.meta) {
       const { page_size: P, num_pages: N, cache_type: cache } = answer.meta;
       this.say("live.reset.done", { P, N, cache });
-    } else this.say(answer.busy ? "live.paused" : "live.idle");
+    } else this.say(!answer.busy ? "live.idle" : op === "pause" ? "live.paused" : "live.stepped");
     for (const listener of this.listeners) listener({ ...change, answer: { ...answer, op } });
     const next = this.pending ? null : this.queue.shift();
     if (next) this.command(next.command, next.send);

@@ -60,7 +60,7 @@ export function look(t, c, is) {
     t.fill = c.px.shared;
     t.edge = c.px.ink;
     t.double = true;
-    t.badge = `×${is.holders}`;
+    if (t.readable) t.badge = `×${is.holders}`;
   } else if (is.kind === KIND.evictable) {
     t.hatch = c.px.line;
     t.plate = c.css.ground;
@@ -91,12 +91,12 @@ export function slotTile(t, view, slot, c, withToken = false) {
     kind: slots.kind[slot], hue: hueOf(view, slots.uid[slot]), filled: !!slots.filled[slot], holders: slots.holders[slot],
     written: !!slots.written[slot], aimed: !!slots.aimed[slot], read: !!slots.read[slot],
   });
-  t.text = String(slot);
+  if (t.readable) t.text = String(slot);
   if (slots.owners[slot] > 1) {
     t.edge = t.cross = c.px.bad;
     t.thick = true;
   }
-  if (withToken) {
+  if (withToken && t.readable) {
     const token = tokenIn(view, slot);
     if (token >= 0) t.sub = view.tokens.short(token);
   }

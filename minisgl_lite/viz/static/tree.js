@@ -37,6 +37,7 @@ export function treePanel(app) {
   let view = null;
   let drawn = null;
   let active = 0;
+  let linked = false;
   const note = el("span", { class: "kvv-note" });
   const picture = svg("svg", { role: "tree", "aria-label": say("panel.tree"), class: "kvv-tree" });
   const empty = el("p", { class: "kvv-empty", text: say("tree.naive") });
@@ -51,51 +52,62 @@ export function treePanel(app) {
     return say("tree.node", { id: node.id, text: isolate(text), slots: slotText(node.value), state }) + more;
   }
 
-  function draw() {
-    const rows = treeRows(view.state.tree);
-    const next = nextEvicted(view.state.tree);
-    const shown = rows.slice(0, NODES_SHOWN);
-    const at = new Map(shown.map((row, i) => [row.node.id, i]));
-    picture.replaceChildren();
-    setAttr(picture, "height", (shown.length + (rows.length > NODES_SHOWN ? 1 : 0)) * NODE_ROW + 4);
-    shown.forEach(({ node, depth }, i) => {
-      const [x, y] = [depth * INDENT + 4, i * NODE_ROW + 2];
-      if (depth) {
-        const up = at.get(node.parent) * NODE_ROW + NODE_ROW;
-        picture.append(svg("path", { d: `M${x - INDENT + 8} ${up}V${y + NODE_ROW / 2}H${x}`, class: "kvv-twig", "aria-hidden": "true" }));
-      }
-      picture.append(drawNode(node, x, y, node === next, depth));
-    });
-    if (rows.length > NODES_SHOWN) {
-      picture.append(svg("text", { x: 8, y: NODES_SHOWN * NODE_ROW + 18, text: say("tree.more", { n: number(rows.length - NODES_SHOWN) }) }));
-    }
-    active = Math.min(active, shown.length - 1);
-    items()[active]?.setAttribute("tabindex", "0");
-    setText(note, count("tree.nodes", rows.length - 1));
+  /** Rows are used again: making elements is what costs. @type {ReturnType<typeof makeRow>[]} */
+  const rows = [];
+  const more = svg("text", { x: 8, hidden: true });
+  picture.append(more);
+
+  function makeRow() {
+    const [twig, title, rect] = [svg("path", { class: "kvv-twig", "aria-hidden": "true" }), svg("title"), svg("rect", { height: NODE_ROW - 4, rx: 3 })];
+    const [key, label] = [svg("text", { class: "kvv-key" }), svg("text", { class: "kvv-nodenote" })];
+    const item = svg("g", { role: "treeitem", tabindex: "-1" }, [title, rect, key, label]);
+    const root = svg("g", { role: "none" }, [twig, item]);
+    picture.insertBefore(root, more);
+    return { root, twig, item, title, rect, key, label };
   }
 
-  function drawNode(node, x, y, next, depth) {
-    const locked = node.ref > 0;
+  function draw() {
+    const all = treeRows(view.state.tree);
+    const next = nextEvicted(view.state.tree);
+    const shown = all.slice(0, NODES_SHOWN);
+    const at = new Map(shown.map((row, i) => [row.node.id, i]));
+    while (rows.length < shown.length) rows.push(makeRow());
+    rows.forEach((row, i) => {
+      row.root.toggleAttribute("hidden", i >= shown.length);
+      if (i < shown.length) drawNode(row, shown[i], i, at.get(shown[i].node.parent) ?? 0, shown[i].node === next);
+    });
+    const hidden = all.length - shown.length;
+    more.toggleAttribute("hidden", hidden === 0);
+    setAttr(more, "y", shown.length * NODE_ROW + 18);
+    setText(more, hidden ? say("tree.more", { n: number(hidden) }) : "");
+    setAttr(picture, "height", (shown.length + (hidden ? 1 : 0)) * NODE_ROW + 4);
+    active = Math.min(active, shown.length - 1);
+    items().forEach((item, i) => setAttr(item, "tabindex", i === active ? 0 : -1));
+    setText(note, count("tree.nodes", all.length - 1));
+  }
+
+  function drawNode(row, { node, depth }, i, parentRow, next) {
+    const [x, y] = [depth * INDENT + 4, i * NODE_ROW + 2];
     const tokens = node.key.map((id) => view.tokens.short(id)).join("");
     const chars = Array.from(tokens);
     const text = node.id === 0 ? say("tree.root") : chars.length > 34 ? `${chars.slice(0, 16).join("")}…${chars.slice(-16).join("")}` : tokens;
-    const state = node.id === 0 ? "" : locked ? say("tree.ref", { n: node.ref }) : `t=${node.time}${next ? ` · ${say("tree.next")}` : ""}`;
-    const label = `${node.id === 0 ? "" : `${slotText(node.value, 3)} · `}${state}`;
-    const title = svg("title", { text: words(node, next ? node : null) });
+    const state = node.ref ? say("tree.ref", { n: node.ref }) : `t=${node.time}${next ? ` · ${say("tree.next")}` : ""}`;
     const w = Math.max(46, Array.from(text).length * 7.4 + 14);
-    return svg(
-      "g",
-      { role: "treeitem", tabindex: "-1", "aria-level": depth + 1, "aria-label": title.textContent, class: `kvv-node${locked ? " kvv-locked" : " kvv-evictable"}`, "data-node": node.id },
-      [
-        title,
-        svg("rect", { x, y, width: w, height: NODE_ROW - 4, rx: 3 }),
-        svg("text", { x: x + 7, y: y + 15, class: "kvv-key", text: isolate(text) }),
-        node.id === 0 ? null : svg("text", { x: x + w + 8, y: y + 15, class: "kvv-nodenote", text: label }),
-      ],
-    );
+    const label = words(node, next ? node : null);
+    setAttr(row.twig, "d", depth ? `M${x - INDENT + 8} ${parentRow * NODE_ROW + NODE_ROW}V${y + NODE_ROW / 2}H${x}` : "");
+    setAttr(row.item, "aria-label", label);
+    setAttr(row.item, "aria-level", depth + 1);
+    setAttr(row.item, "class", `kvv-node ${node.ref ? "kvv-locked" : "kvv-evictable"}`);
+    setAttr(row.item, "data-node", node.id);
+    setText(row.title, label);
+    for (const [name, value] of [["x", x], ["y", y], ["width", w]]) setAttr(row.rect, name, value);
+    for (const [name, value] of [["x", x + 7], ["y", y + 15]]) setAttr(row.key, name, value);
+    for (const [name, value] of [["x", x + w + 8], ["y", y + 15]]) setAttr(row.label, name, value);
+    setText(row.key, isolate(text));
+    setText(row.label, node.id === 0 ? "" : `${slotText(node.value, 3)} · ${state}`);
   }
 
-  const items = () => picture.querySelectorAll("[role=treeitem]");
+  const items = () => rows.filter((row) => !row.root.hasAttribute("hidden")).map((row) => row.item);
   function move(to) {
     const all = items();
     if (!all.length) return;
@@ -149,6 +161,8 @@ export function treePanel(app) {
       if (focused) move(active);
     },
     link(slot, pin) {
+      if (slot < 0 && pin < 0 && !linked) return;
+      linked = slot >= 0 || pin >= 0;
       for (const item of items()) {
         const value = view.state.tree.get(Number(item.dataset.node))?.value ?? [];
         item.classList.toggle("kvv-hovered", slot >= 0 && value.includes(slot));

@@ -219,10 +219,13 @@ function createView(root, { model, options, trace, session }) {
         el("p", { class: "kvv-note", text: say("title.version", { version: trace.meta.package ?? "?" }) }),
       ]),
     ]);
+    details.querySelector(".kvv-menubox").addEventListener("click", (event) => {
+      if (event.target.closest("button")) details.open = false;
+    });
     details.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || !details.open) return;
       details.open = false;
-      details.firstChild.focus();
+      details.querySelector("summary").focus();
       event.stopPropagation();
     });
     return details;
@@ -354,6 +357,10 @@ function createView(root, { model, options, trace, session }) {
     session.asked = true;
     session.command({ op: "history" }, send);
   }
+  const ahead = () => {
+    warming = replay.ahead(6) ? setTimeout(ahead, 30) : 0;
+  };
+  let warming = setTimeout(ahead, 300);
   /** Prose of the page may move the view: {event, panels, pin}. */
   root.addEventListener("kvv-go", (event) => {
     const { event: name, panels: names, pin: slot } = /** @type {CustomEvent} */ (event).detail;
@@ -384,6 +391,7 @@ function createView(root, { model, options, trace, session }) {
   return () => {
     cancelAnimationFrame(asked);
     clearTimeout(spoken);
+    clearTimeout(warming);
     timeline.pause(true);
     live?.stop();
     for (const { panel } of panels) panel.stop?.();
