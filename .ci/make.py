@@ -22,6 +22,16 @@ BUILT_FROM = BUILD / ".inputs"
 CACHES = (".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache")
 IN_CI = os.environ.get("CI") == "true"
 
+# Its command ends a failed build with a traceback of its own; what went wrong stands above that.
+JUPYTER_BOOK = """
+import sys
+from jupyter_book.cli.main import main
+try:
+    main()
+except RuntimeError:
+    sys.exit(1)
+"""
+
 # Markers of tests that have a stage or a target of their own.
 WITH_BROWSER = "browser or lab"
 LEFT_OUT = "exhaustive or fuzz"
@@ -68,9 +78,8 @@ def build_book(*, fresh: bool) -> int:
         shutil.rmtree(BUILD, ignore_errors=True)
     BUILT_FROM.unlink(missing_ok=True)
     print("Building the book: executing its notebooks, then writing the pages", flush=True)
-    jupyter_book = "from jupyter_book.cli.main import main; main()"
     options = ["build", ".", "--path-output", "book", "-q", "-W", "-n", "--keep-going"]
-    status = call([PYTHON, "-c", jupyter_book, *options])
+    status = call([PYTHON, "-c", JUPYTER_BOOK, *options])
     if status == 0:
         BUILT_FROM.write_text(wanted, encoding="utf-8")
     else:
