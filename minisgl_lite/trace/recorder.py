@@ -16,7 +16,7 @@ from ..hooks import ORDER_RECORDER, Listener, Release
 from ..scheduler.prefill import ChunkedReq
 from .describe import TokenBytes, Vocab, meta_of, node_of, snapshot_of, token_bytes_of
 from .events import PHASES
-from .packing import ranges_of
+from .foretelling import ranges_of
 from .runs import to_runs
 from .trace import Frame, Trace
 
