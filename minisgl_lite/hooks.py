@@ -65,7 +65,7 @@ class Listener:
         """A request passed its checks and waits at the end of the queue."""
 
     def on_reject(self, uid: int, reason: str) -> None:
-        """A request was refused for good; ``reason`` is what its sender is told."""
+        """A request was refused for good, or its step failed; ``reason`` goes to its sender."""
 
     def on_match(self, pending: PendingReq, handle: BaseCacheHandle) -> None:
         """The prefix cache was asked for the request's prompt."""

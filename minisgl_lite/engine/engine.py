@@ -162,10 +162,9 @@ def _choose_device(name: str | None) -> torch.device:
         raise ValueError(f"device {name!r} is not allowed: 'cpu' or 'cuda'.")
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(f"device {name!r} is not here; 'cpu' is.")
-    device = torch.device(name)
-    if device.type == "cuda" and device.index is None:
-        return torch.device("cuda", torch.cuda.current_device())
-    return device
+    if name == "cuda":
+        return torch.device(name, torch.cuda.current_device())
+    return torch.device(name)
 
 
 def _copy_to_host(next_tokens: torch.Tensor) -> ForwardOutput:

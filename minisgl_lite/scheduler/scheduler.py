@@ -312,6 +312,8 @@ class Scheduler:
             reason = f"error: the step failed: {type(error).__name__}: {error}"
             ended = self.finished_reqs | self.aborted_reqs
             replies = [DetokenizeMsg(r.uid, -1, True, reason) for r in batch.reqs if r not in ended]
+            for reply in replies if self.hooks.active else ():
+                self.hooks.emit("on_reject", reply.uid, reason)
             for req, cached_len, device_len in lengths:
                 req.cached_len, req.device_len = cached_len, device_len
                 self._abandon(req)
