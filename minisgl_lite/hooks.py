@@ -215,3 +215,14 @@ class _NobodyListens(Hooks):
 
 NO_HOOKS: Hooks = _NobodyListens()
 """The hooks of a cache or manager that was made on its own; a scheduler puts its own in."""
+
+__all__ = [
+    "NO_HOOKS",
+    "ORDER_HARNESS",
+    "ORDER_RECORDER",
+    "ORDER_SANITIZER",
+    "HookError",
+    "Hooks",
+    "Listener",
+    "Release",
+]

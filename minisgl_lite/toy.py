@@ -149,3 +149,6 @@ class Toy(Scheduler):
     def _queue(self) -> MessageQueue:
         assert isinstance(self.io, MessageQueue)
         return self.io
+
+
+__all__ = ["EOS", "Toy", "WordTokenizer"]

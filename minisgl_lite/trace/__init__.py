@@ -9,6 +9,7 @@ from __future__ import annotations
 from .compare import Difference
 from .recorder import Recorder
 from .replay import Replay, ReqState, State
+from .runs import from_runs, to_runs
 from .sanitizer import KVSanitizer, KVSanitizerError
 from .trace import Trace, TraceError
 
@@ -22,4 +23,6 @@ __all__ = [
     "State",
     "Trace",
     "TraceError",
+    "from_runs",
+    "to_runs",
 ]

@@ -1,0 +1,73 @@
+"""The book's page in JupyterLab with a live kernel: what is typed there is decoded by the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from minisgl_lite import LLM, SamplingParams
+from tests.lab.conftest import Lab
+
+pytestmark = pytest.mark.lab
+
+NOTEBOOK = "write-locations.ipynb"
+PROMPT = "The largest ocean on Earth is"
+MAX_TOKENS = 6
+RUN_ALL_LIMIT = 180_000  # milliseconds, the model loads and three pictures are drawn
+STEP_LIMIT = 60_000
+
+
+@pytest.fixture(scope="module")
+def page(lab: Lab, chromium: Any) -> Iterator[Any]:
+    """The notebook open in JupyterLab, all its cells run."""
+    page = chromium.new_page(viewport={"width": 1400, "height": 1000})
+    page.goto(lab.url(NOTEBOOK))
+    page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=RUN_ALL_LIMIT)
+    page.wait_for_function(
+        "document.querySelector('.jp-Notebook-ExecutionIndicator[data-status=idle]')",
+        timeout=RUN_ALL_LIMIT,
+    )
+    page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells') }")
+    page.wait_for_selector(".kvv-prompt:enabled", timeout=RUN_ALL_LIMIT)
+    yield page
+    page.close()
+
+
+def view(page: Any) -> Any:
+    """The live view: the one with a prompt box."""
+    return page.locator(".kvv-prompt").locator("xpath=ancestor::*[contains(@class,'kvv')][last()]")
+
+
+def answers(page: Any) -> list[str]:
+    """What each request of the live view has been told so far, as text."""
+    texts = view(page).locator(".kvv-req").evaluate_all(
+        "rows => rows.map(row => [...row.querySelectorAll('.kvv-out')]"
+        ".map(piece => piece.textContent).join(''))"
+    )
+    return [text.replace("␣", " ").replace("↵", "\n") for text in texts]
+
+
+def test_every_cell_ran_without_an_error(page: Any) -> None:
+    assert page.locator(".jp-RenderedText[data-mime-type*=stderr]").count() == 0
+    assert page.locator(".jp-OutputArea-output:has-text('Traceback')").count() == 0
+
+
+def test_a_typed_prompt_gets_the_tokens_of_a_separate_engine(page: Any) -> None:
+    live = view(page)
+    live.locator(".kvv-prompt").fill(PROMPT)
+    live.locator(".kvv-live .kvv-num").first.fill(str(MAX_TOKENS))
+    live.get_by_role("button", name="Add", exact=True).click()
+    live.get_by_role("button", name="Run", exact=True).click()
+    with LLM("smollm2", page_size=4, num_pages=16) as llm:
+        params = SamplingParams(max_tokens=MAX_TOKENS)
+        expected = llm.generate([PROMPT], params)[0]["text"]
+    page.wait_for_function(
+        "text => [...document.querySelectorAll('.kvv-req')].some(row =>"
+        " [...row.querySelectorAll('.kvv-out')].map(p => p.textContent).join('')"
+        ".replaceAll('␣', ' ').replaceAll('↵', '\\n') === text)",
+        arg=expected,
+        timeout=STEP_LIMIT,
+    )
+    assert expected in answers(page)
