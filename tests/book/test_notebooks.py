@@ -172,7 +172,7 @@ def test_unclean_notebook_is_found() -> None:
     notebook.cells = [
         nbformat.v4.new_code_cell("show()", id="a", execution_count=3, outputs=[picture]),
         nbformat.v4.new_code_cell("open('/home/me/x')", id="b"),
-        nbformat.v4.new_code_cell(f"# {CHECKED_OUTPUT}\nprint(1)", id="c"),
+        nbformat.v4.new_code_cell(f"# {CHECKED_OUTPUT}\nprint(1)", id="c", execution_count=0),
     ]
     notebook.cells[2].outputs = [nbformat.v4.new_output("stream", text="1\n")]
     assert cleanliness_faults(notebook) == [
