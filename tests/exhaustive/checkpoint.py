@@ -52,7 +52,7 @@ def fingerprint() -> str:
     digest = hashlib.sha256(f"{platform.python_version()} {torch.__version__}".encode())
     files = {module.__file__ for name, module in sys.modules.items() if _is_swept(name)}
     paths = {Path(file) for file in files if file}
-    paths |= {p for p in Path(__file__).parent.glob("*.py") if not p.name.startswith("test_")}
+    paths |= {p for p in Path(__file__).parent.rglob("*.py") if not p.name.startswith("test_")}
     for path in sorted(paths):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]

@@ -15,7 +15,7 @@ import torch
 from minisgl_lite.utils import require
 
 from .checkpoint import Checkpoint
-from .faults import FAULTS
+from .faults import FAULTS, LEFT_OUT
 from .report import as_dict, bound, describe, from_json, size, table, to_json
 from .sweep import Finding, Player, Tally, hunt
 from .worlds import COUNTED, blocks
@@ -147,15 +147,19 @@ def summary(result: Result) -> str:
         "| fault | shown by | stream |",
         "|---|---|---|",
     ]
-    for name, _, finding in result.faults:
-        if finding is None:
-            lines.append(f"| {name} | cannot be shown: {FAULTS[name].unseen or '?'} | |")
-        else:
-            lines.append(f"| {name} | {finding.text} | {describe(finding.case)} |")
+    lines += [_fault_line(name, finding) for name, _, finding in result.faults]
+    lines += [f"| {name} | not in these worlds: {why} | |" for name, why in LEFT_OUT.items()]
     problems = result.problems()
     lines += ["", *(f"PROBLEM: {line}" for line in problems)]
     lines.append(f"{len(problems)} problems." if problems else "No violation.")
     return "\n".join(lines) + "\n"
+
+
+def _fault_line(name: str, finding: Finding | None) -> str:
+    if finding is not None:
+        return f"| {name} | {finding.text} | {describe(finding.case)} |"
+    why = FAULTS[name].unseen
+    return f"| {name} | {f'cannot be shown: {why}' if why else 'NOT FOUND'} | |"
 
 
 def write(result: Result, folder: Path) -> None:

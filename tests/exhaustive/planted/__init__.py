@@ -1,0 +1,1 @@
+"""Faults to put in, each a small subclass of the part it breaks."""
