@@ -42,9 +42,13 @@ def view(page: Any) -> Any:
 
 def answers(page: Any) -> list[str]:
     """What each request of the live view has been told so far, as text."""
-    texts = view(page).locator(".kvv-req").evaluate_all(
-        "rows => rows.map(row => [...row.querySelectorAll('.kvv-out')]"
-        ".map(piece => piece.textContent).join(''))"
+    texts = (
+        view(page)
+        .locator(".kvv-req")
+        .evaluate_all(
+            "rows => rows.map(row => [...row.querySelectorAll('.kvv-out')]"
+            ".map(piece => piece.textContent).join(''))"
+        )
     )
     return [text.replace("␣", " ").replace("↵", "\n") for text in texts]
 
