@@ -89,8 +89,8 @@ WORLDS = {
 }
 
 
-COUNTED = {"a": 0, "b": 0, "c": 0, "d": 0, "e": 0}
-"""Runs of each world, as counted by going through them."""
+COUNTED: dict[str, int] = {}
+"""Runs of each world, as a whole sweep has counted them: a later one must come to the same."""
 
 
 class Setting(NamedTuple):
