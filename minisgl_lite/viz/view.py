@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import sys
 import uuid
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from ..scheduler import Scheduler
 from ..trace import Trace
 from ..utils import require
 from . import assets
+from .picture import picture
 
 PANELS = (
     "requests",
@@ -72,6 +74,22 @@ def view_class() -> type[Any]:
             self._history = History(trace)
             if driver is not None:
                 self.on_msg(self._on_message)
+
+        def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+            bundle = super()._repr_mimebundle_(**kwargs)
+            # A page without scripts shows this; Colab would show it instead of the view.
+            if "google.colab" not in sys.modules and (still := self._still()):
+                data = bundle[0] if isinstance(bundle, tuple) else bundle
+                data["text/html"] = still
+            return bundle
+
+        def _still(self) -> str:
+            """The opening step as a picture."""
+            trace = self._history.trace
+            start = json.loads(self.options).get(
+                "start", 0 if self._driver is None else len(trace) - 1
+            )
+            return picture(trace, start)
 
         def _on_message(self, _widget: Any, message: Any, _buffers: Any) -> None:
             if isinstance(message, dict) and isinstance(message.get("op"), str):

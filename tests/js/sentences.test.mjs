@@ -20,6 +20,14 @@ const busy = sentences("busy");
 const overlapped = sentences("overlapped");
 const has = (list, text) => assert.ok(list.some((s) => s.includes(text)), `${text}\n\n${list.join("\n")}`);
 
+for (const [name, run] of Object.entries(runs)) {
+  test(`${name}: the sentences are those that Python makes`, () => {
+    const replay = new Replay(run.trace);
+    const tokens = tokenTexts(run.trace.vocab, run.trace.meta.special);
+    run.sentences.forEach((text, i) => assert.equal(sentence(replay.at(i), tokens), text, `frame ${i}`));
+  });
+}
+
 test("one step of the run, word for word", () => {
   assert.deepEqual(busy.filter((s) => s.startsWith("2 ")), [
     "2 admit: r2 goes on in row 2: tokens [2, 6) of its 6 prompt tokens.",

@@ -105,6 +105,6 @@ test("a message that cannot be sent is told", () => {
   session.command({ op: "step" }, () => {
     throw new Error("comm is closed");
   });
-  assert.equal(session.status.key, "live.error");
+  assert.equal(session.status.key, "live.gone");
   assert.equal(session.busy, false);
 });

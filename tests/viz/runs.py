@@ -11,6 +11,7 @@ from typing import Any
 
 from minisgl_lite.toy import Toy
 from minisgl_lite.trace import Recorder, Trace
+from minisgl_lite.viz.sentences import sentence
 
 FIXTURE = Path(__file__).parent.parent / "js" / "run.json"
 LETTERS = {
@@ -97,6 +98,7 @@ def fixture() -> str:
         runs[name] = {
             "trace": content,
             "states": states(trace),
+            "sentences": [sentence(trace, index) for index in range(len(trace))],
             "events": {event: _find(trace, event) for event in names},
         }
     return json.dumps(runs, separators=(",", ":")) + "\n"

@@ -14,8 +14,10 @@ import pytest
 
 from minisgl_lite.text import CATALOGUE, say
 from minisgl_lite.toy import Toy
-from minisgl_lite.trace import Trace
+from minisgl_lite.trace import Recorder, Trace
 from minisgl_lite.viz import assets, page_table_view, pool_view, show
+from minisgl_lite.viz.picture import picture
+from minisgl_lite.viz.sentences import token_text
 
 from .runs import FIXTURE, busy_run, fixture
 
@@ -178,6 +180,51 @@ def test_the_package_and_viz_import_without_anywidget() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "minisgl-lite[book]" in done.stdout
+
+
+# ---- without scripts -------------------------------------------------------------------------
+
+
+def test_a_still_picture_stands_beside_the_view(trace: Trace) -> None:
+    bundle, _ = show(trace, start="forward:r1")._repr_mimebundle_()
+    still = bundle["text/html"]
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+    assert "r1 writes slots 0–5 = out_loc[0:6] → page_table[3, 0:6]" in still
+    assert len(re.findall(r"<rect", still)) == 20 + 6 + 2
+    assert len(still) < 20_000
+
+
+def test_text_of_prompts_is_text_in_the_picture_too() -> None:
+    toy = Toy(page_size=4, num_pages=8)
+    with Recorder(toy) as recorder:
+        toy.add("<script>x</script> 日本", says="<b>")
+        toy.run()
+    trace = recorder.trace()
+    still = picture(trace, len(trace) - 1)
+    assert "&lt;script&gt;x&lt;/script&gt; 日本 &lt;b&gt;" in still
+    assert "<script" not in still
+
+
+def test_a_large_pool_is_told_by_its_totals_and_an_empty_run_has_no_picture(trace: Trace) -> None:
+    large = Trace(trace.meta | {"num_pages": 2048}, trace.frames[:3], trace.vocab)
+    assert "free 4088 + tree 0 + in flight 8 = 4096 slots" in picture(large, 2)
+    assert picture(Trace(trace.meta, [])) == ""
+
+
+def test_tokens_are_made_visible() -> None:
+    words = [
+        b" cat",
+        b"\n",
+        b"\xe6",
+        b"\xe2\x80\xae",
+        b"\xcc\x81",
+        b"<|im_end|>",
+        b"abcdefghijklmnop",
+    ]
+    trace = Trace({"special": [5]}, [], dict(enumerate(words)))
+    shown = [token_text(trace, token) for token in range(8)]
+    assert shown[:3] == ["␣cat", "↵", "⟨E6⟩"]
+    assert shown[3:] == ["⟨202E⟩", "◌\u0301", "◆<|im_end|>", "abcdefghijk…", "#7"]
 
 
 # ---- live runs -------------------------------------------------------------------------------

@@ -51,7 +51,8 @@ export class LiveSession {
       send({ ...command, id });
     } catch (error) {
       this.pending = null;
-      this.say("live.error", { text: String(error.message ?? error) }, true);
+      this.queue = [];
+      this.say("live.gone", { text: String(error.message ?? error) }, true);
     }
   }
 

@@ -40,7 +40,8 @@ const sessions = new Map();
 /** @param {{model: any, el: HTMLElement}} context @returns {Promise<() => void>} cleans up */
 async function render({ model, el: host }) {
   const options = JSON.parse(model.get("options") || "{}");
-  const root = el("div", { class: "kvv" });
+  // JupyterLab's own shortcuts rest while the focus is in here.
+  const root = el("div", { class: "kvv", "data-lm-suppress-shortcuts": "true" });
   host.append(root);
   const fail = (text) => {
     root.replaceChildren(el("p", { class: "kvv-bad", role: "alert", text }));
@@ -347,7 +348,9 @@ function createView(root, { model, options, trace, session }) {
     if (event.key === " " && target.matches("button")) return;
     if (target === tables || target.matches(".kvv-release")) return;
     live?.interrupt();
-    if (timeline.key(event)) event.preventDefault();
+    if (!timeline.key(event)) return;
+    event.preventDefault();
+    event.stopPropagation();
   });
   timeline.root.addEventListener("pointerdown", () => live?.interrupt());
   const received = (message) => session?.receive(message);
