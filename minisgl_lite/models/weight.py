@@ -141,8 +141,6 @@ def load_weight(
 def _compact(tensor: torch.Tensor) -> torch.Tensor:
     """Contiguous and alone in its memory: a cut would keep the whole tensor alive."""
     alone = tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
-    return (
-        tensor
-        if alone and tensor.is_contiguous()
-        else tensor.clone(memory_format=torch.contiguous_format)
-    )
+    if alone and tensor.is_contiguous():
+        return tensor
+    return tensor.clone(memory_format=torch.contiguous_format)

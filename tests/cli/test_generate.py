@@ -12,6 +12,7 @@ import pytest
 from minisgl_lite import LLM, SamplingParams
 from minisgl_lite.cli import main
 from minisgl_lite.hooks import HookError, Listener
+from minisgl_lite.models.tokenizer import ByteTokenizer
 
 COUNTS = re.compile(
     r"(\d+) tokens, (\d+) of (\d+) pages used at most, (\d+) prefix tokens reused, [\d.]+ tokens/s"
@@ -155,6 +156,22 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert ran.err.startswith("minisgl-lite") and ran.err.count("\n") == 1
     if len(args) < 2 or args[1] != "":
         assert ran.out == ""
+
+
+def test_options_are_checked_before_the_model_is_read(generate: Run) -> None:
+    ran = generate("x", "--max-tokens", "0", "--model", "no/such.gguf")
+    assert ran.code == 2 and "max_tokens 0" in ran.err
+
+
+def test_chat_is_the_default_where_a_template_is(
+    generate: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template = "{{ messages[0]['role'] }}: {{ messages[0]['content'] }}"
+    monkeypatch.setattr(ByteTokenizer, "chat_template", template)
+    chat, raw = expected("user: ab", "ab", tokens=6)
+    for args, text in (((), chat), (("--chat",), chat), (("--raw",), raw)):
+        assert generate("ab", "--max-tokens", "6", *args).out.splitlines()[0] == text
+    assert "the prompt is empty" in generate("", "--chat").err
 
 
 def test_foreign_and_truncated_files_are_one_line(generate: Run, tmp_path: Path) -> None:

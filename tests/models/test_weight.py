@@ -43,12 +43,18 @@ def test_parts_are_merged_in_order(tmp_path: Path) -> None:
     assert torch.equal(merged[f"{mlp}gate_up_proj.weight"], gate_up)
 
 
-def test_weights_take_the_asked_dtype_and_own_their_memory(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("size", [1, 2])
+def test_weights_take_the_asked_dtype_and_own_their_memory(
+    tmp_path: Path, dtype: torch.dtype, size: int
+) -> None:
     source = open_model(str(write_folder(tmp_path, BASE)))
-    for weight in source.state_dict(torch.bfloat16, CPU).values():
-        assert weight.dtype == torch.bfloat16
+    with use_tp_info(DistributedInfo(0, size)):
+        weights = source.state_dict(dtype, CPU)
+    for weight in weights.values():
+        assert weight.dtype == dtype
         assert weight.is_contiguous()
-        assert weight.untyped_storage().nbytes() == weight.numel() * 2
+        assert weight.untyped_storage().nbytes() == weight.numel() * dtype.itemsize
 
 
 @pytest.mark.parametrize("hf", [BASE, BASE | QWEN2, BASE | QWEN3])
