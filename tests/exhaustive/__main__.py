@@ -23,9 +23,7 @@ def main() -> int:
     if arguments.case is not None:
         return 0 if tell(arguments.case) else 1
     print(bound())
-    if COUNTED:
-        print(f"Runs of the whole bound: {sum(COUNTED.values()):,}.")
-    sys.stdout.flush()
+    print(f"Runs of the whole bound: {sum(COUNTED.values()):,}.", flush=True)
     part = None if arguments.part >= 1 else max(1, round(CHUNKS * arguments.part))
     result = sweep(arguments.folder, arguments.workers, first=part)
     write(result, arguments.folder)

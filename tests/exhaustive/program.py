@@ -97,10 +97,10 @@ class Result(NamedTuple):
                 lines.append(f"the planted fault '{name}' {seen}")
         if not self.complete:
             lines.append(f"only {self.runs:,} runs of the bound were made")
-        elif not self.findings:
-            for name, runs in COUNTED.items():
-                if self.tallies[name].runs != runs:
-                    lines.append(f"world {name}: {self.tallies[name].runs:,} runs, not {runs:,}")
+        else:
+            for name, tally in self.tallies.items():
+                if not tally.findings and tally.runs != COUNTED[name]:
+                    lines.append(f"world {name}: {tally.runs:,} runs, not {COUNTED[name]:,}")
         return lines
 
 

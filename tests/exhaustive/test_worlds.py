@@ -9,6 +9,7 @@ import pytest
 from exhaustive.naming import Shape, no_agreement
 from exhaustive.play import make_cast, play
 from exhaustive.worlds import (
+    COUNTED,
     WORLDS,
     Block,
     Setting,
@@ -31,6 +32,14 @@ def test_each_world_has_its_requests_in_each_setting() -> None:
         "e": (2 * (1 + 2 + 2)) ** 2 * 2 * 3 * 2 * 2,
     }
     assert len(set(blocks())) == len(blocks())
+
+
+def test_a_world_without_aborts_has_as_many_runs_as_it_has_streams() -> None:
+    world = [block for block in blocks() if block.setting.world == "d"]
+    shown = {(b.shapes, b.setting.overlap, b.setting.cache): b for b in world}
+    streams = {key: len(list(agreements(b))) * 10 for key, b in shown.items()}
+    assert sum(streams.values()) * 9 == COUNTED["d"]  # three P, three pools
+    assert sum(COUNTED.values()) > 2_200_000
 
 
 def test_ends_are_by_length_and_by_a_stop_at_each_output() -> None:
