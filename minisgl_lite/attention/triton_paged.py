@@ -8,6 +8,7 @@ import torch
 
 from ..core import Batch
 from ..kernel.availability import triton_is_installed, triton_is_interpreted
+from ..kernel.paged import KERNEL_DTYPES, KERNEL_MAX_HEAD_DIM
 from .base import Place
 from .paged import PagedAttnBackend, PagedMetadata
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from ..models.config import ModelConfig
 
 MIN_CAPABILITY = (7, 5)
-DTYPES = (torch.float16, torch.bfloat16, torch.float32)
-MAX_HEAD_DIM = 128
 
 
 class TritonAttnBackend(PagedAttnBackend):
@@ -42,10 +41,10 @@ class TritonAttnBackend(PagedAttnBackend):
             return f"it needs an NVIDIA GPU, and the pool is on {place.device}"
         if place.capability is not None and place.capability < MIN_CAPABILITY:
             return f"it needs compute capability 7.5, and this GPU has {_dotted(place.capability)}"
-        if place.dtype not in DTYPES:
+        if place.dtype not in KERNEL_DTYPES:
             return f"it takes float16, bfloat16 and float32, not {place.dtype}"
-        if place.head_dim > MAX_HEAD_DIM:
-            return f"it takes a head_dim of at most {MAX_HEAD_DIM}, not {place.head_dim}"
+        if place.head_dim > KERNEL_MAX_HEAD_DIM:
+            return f"it takes a head_dim of at most {KERNEL_MAX_HEAD_DIM}, not {place.head_dim}"
         return None
 
     def forward(

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import torch
 
+KERNEL_DTYPES = (torch.float16, torch.bfloat16, torch.float32)
+KERNEL_MAX_HEAD_DIM = 128
+"""What the Triton kernels are written, compiled and tested for."""
+
 
 def paged_attention(
     q: torch.Tensor,
@@ -94,6 +98,14 @@ def check_paged(
         raise ValueError(f"page_table has strides {page_table.stride()}; rows must be contiguous.")
     if q.is_cpu and bs > 0:
         _check_values(k_cache, page_table, cache_seqlens, cu_seqlens_q, len(q))
+
+
+def check_claims(q: torch.Tensor) -> None:
+    """Raises ValueError for a dtype or head_dim that the Triton kernels don't claim."""
+    if q.dtype not in KERNEL_DTYPES:
+        raise ValueError(f"q is {q.dtype}; the kernels take float16, bfloat16 and float32.")
+    if q.shape[2] > KERNEL_MAX_HEAD_DIM:
+        raise ValueError(f"head_dim {q.shape[2]}: the kernels take {KERNEL_MAX_HEAD_DIM} at most.")
 
 
 def _check_shapes(q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor) -> None:
