@@ -2,6 +2,8 @@
 
 flash-attn's paged calls take page sizes that are multiples of 256 only. With such pages K and V are
 read where they lie; with others a step gathers them by slot into one ragged tensor first.
+
+What has run with flash-attn itself, and what with a stand-in only: tests/gpu/RESULTS.md.
 """
 
 from __future__ import annotations
