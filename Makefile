@@ -1,11 +1,11 @@
 # Everything happens in .venv, which the first target makes. Another Python: make book PYTHON=…
 .DEFAULT_GOAL := help
-.PHONY: help book test lab lint vendor clean
+.PHONY: help book test lab lint fuzz exhaustive gpu-check vendor clean
 
 RUN = @PYTHON="$(PYTHON)" sh .ci/python .ci/make.py
 
 help: ## Say what the targets do
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 book: ## Set up .venv if need be, execute the notebooks, build the book, say which page to open
 	$(RUN) book
@@ -18,6 +18,15 @@ lab: ## Open the book's notebooks in JupyterLab
 
 lint: ## Ruff and mypy alone
 	$(RUN) lint
+
+fuzz: ## 5,000 random streams of requests: no wrong slot, no lost page, the tokens of a run alone
+	$(RUN) fuzz
+
+exhaustive: ## Every stream of small worlds, under sanitizer and integrity (about 40 minutes)
+	$(RUN) exhaustive
+
+gpu-check: ## Kernels, graphs and speed on the GPU that is here (4 minutes; says so where none is)
+	$(RUN) gpu-check
 
 vendor: ## Renew the browser files that the book carries (needs npm)
 	$(RUN) vendor

@@ -271,6 +271,24 @@ def lint(_: Sequence[str]) -> int:
 # ---- the rest --------------------------------------------------------------------------------
 
 
+def fuzz(_: Sequence[str]) -> int:
+    with environment.alone():
+        environment.ensure()
+    return call([PYTHON, "-m", "pytest", "-s", "-m", "fuzz", "tests"])
+
+
+def exhaustive(arguments: Sequence[str]) -> int:
+    with environment.alone():
+        environment.ensure()
+    return call([PYTHON, "-m", "tests.exhaustive", *arguments])
+
+
+def gpu_check(_: Sequence[str]) -> int:
+    with environment.alone():
+        environment.ensure()
+    return call([PYTHON, ROOT / "tests" / "gpu" / "check.py"])
+
+
 def vendor(_: Sequence[str]) -> int:
     with environment.alone():
         environment.ensure()
@@ -289,6 +307,9 @@ def clean(_: Sequence[str]) -> int:
 TARGETS: dict[str, Callable[[Sequence[str]], int]] = {
     "book": book,
     "clean": clean,
+    "exhaustive": exhaustive,
+    "fuzz": fuzz,
+    "gpu-check": gpu_check,
     "lab": lab,
     "lint": lint,
     "test": test,
