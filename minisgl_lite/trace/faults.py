@@ -11,7 +11,7 @@ class Fault(NamedTuple):
     """One finding. ``text`` says it all in words; fields that do not apply are None.
 
     Kinds: "double-free", "freed-in-use", "evicted-in-use", "handed-out-twice", "not-a-page",
-    "write-place", "wrong-token", "not-stored", "stale-read", "overwritten".
+    "write-place", "wrong-position", "wrong-token", "not-stored", "stale-read", "overwritten".
     """
 
     kind: str

@@ -100,6 +100,25 @@ def _is_dummy(req: Req) -> bool:
     return req.uid < 0
 
 
+def check_positions(plan: Plan) -> Iterator[Fault]:
+    """Each token must be computed for the position it has in its request."""
+    given = plan.batch.positions[plan.index].tolist()
+    for place, position in zip(plan.places, given, strict=True):
+        if position != place.position:
+            text = (
+                f"turn {plan.turn}: r{place.uid}'s token at position {place.position} is about to"
+                f" be computed as if it stood at position {position}"
+            )
+            yield Fault(
+                "wrong-position",
+                text,
+                plan.turn,
+                *place,
+                expected=str(place.position),
+                found=str(position),
+            )
+
+
 def check_places(plan: Plan, pages: PageOwners) -> Iterator[Fault]:
     """Each token must go to a page of its own request, where the request's row says."""
     row_of = {member.uid: member.row for member in plan.members}

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from ..hooks import ORDER_SANITIZER, Listener, Release
 from .faults import Fault, KVSanitizerError
 from .pages import CACHED, FREE, LiveRow, PageOwners
-from .plan import Place, Plan, check_places, feed, make_plan, wrong_token
+from .plan import Place, Plan, check_places, check_positions, feed, make_plan, wrong_token
 from .pool_watch import PoolWatch
 from .shadow import Chain
 
@@ -181,7 +181,8 @@ class KVSanitizer(Listener):
 
 
 def _fed(plan: Plan) -> list[Fault]:
-    return list(feed(plan)) if plan.prefix is None else []
+    """What the model is given; looked at once, when the device takes it."""
+    return [*check_positions(plan), *feed(plan)] if plan.prefix is None else []
 
 
 def _learned(plan: Plan, next_tokens: list[int]) -> Iterator[Fault]:
