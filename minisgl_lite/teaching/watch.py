@@ -237,17 +237,28 @@ class Watch:
         self.tell("on_unlock" if unlock else "on_lock", handle)
 
     def evict(self, original: Callable[[int], torch.Tensor], size: int) -> torch.Tensor:
-        by_slot = {int(node.value[0]): node for node in _all_nodes(self.cache.root_node)}
+        before = list(_all_nodes(self.cache.root_node))
         evicted = original(size)
+        kept = set(_all_nodes(self.cache.root_node))
         slots = evicted.tolist()
-        at = 0
-        while at < len(slots):
-            node = by_slot[slots[at]]
-            at += node.length
+        for node in _in_order([node for node in before if node not in kept], slots):
             self.tell("on_node_evict", node)
         if slots:
             self.tell("on_evict", slots[:: self.manager.page_size])
         return evicted
+
+
+def _in_order(gone: list[Any], slots: list[int]) -> Iterator[Any]:
+    """The evicted nodes in the order of their slots.
+
+    NOTE: in a tree that is wrong already, two nodes may hold the same slots.
+    """
+    at = 0
+    while at < len(slots):
+        node = next(n for n in gone if n.value.tolist() == slots[at : at + n.length])
+        gone.remove(node)
+        at += node.length
+        yield node
 
 
 def _matched(req: Any, pending: Any) -> list[int] | None:
