@@ -29,9 +29,15 @@ class TritonAttnBackend(PagedAttnBackend):
         super().__init__(config)
         from ..kernel import triton_paged
 
+        device = self.kvcache.device
         self._kernels = triton_paged
         self._num_kv_heads = self.kvcache.k_cache(0).shape[2]
-        self._processors = _processors(self.kvcache.device)
+        self._processors = 1  # of the interpreter
+        capability = None
+        if device.type == "cuda":
+            capability = torch.cuda.get_device_capability(device)
+            self._processors = torch.cuda.get_device_properties(device).multi_processor_count
+        self._blocks = triton_paged.choose_blocks(self.kvcache.dtype, capability)
 
     @classmethod
     def why_not(cls, place: Place) -> str | None:
@@ -63,6 +69,7 @@ class TritonAttnBackend(PagedAttnBackend):
                 metadata.cache_seqlens,
                 scale=self.scale,
                 num_splits=self._num_splits(len(q)),
+                blocks=self._blocks.decode,
             )
         return self._kernels.extend_attention(
             q,
@@ -73,18 +80,13 @@ class TritonAttnBackend(PagedAttnBackend):
             metadata.cu_seqlens_q,
             scale=self.scale,
             max_seqlen_q=metadata.max_seqlen_q,
+            blocks=self._blocks.extend,
         )
 
     def _num_splits(self, bs: int) -> int:
         return self._kernels.choose_num_splits(
             bs, self._num_kv_heads, self.page_table.shape[1], self._processors
         )
-
-
-def _processors(device: torch.device) -> int:
-    if device.type != "cuda":
-        return 1
-    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def _dotted(capability: tuple[int, int]) -> str:

@@ -26,7 +26,7 @@ def run_check(*arguments: str, hide_gpu: bool = False) -> subprocess.CompletedPr
         capture_output=True,
         text=True,
         env=environ,
-        timeout=600,
+        timeout=1500,
     )
 
 
