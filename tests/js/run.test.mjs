@@ -7,7 +7,7 @@ import { Replay } from "../../minisgl_lite/viz/static/replay.js";
 import { survey } from "../../minisgl_lite/viz/static/run.js";
 import { slotLife } from "../../minisgl_lite/viz/static/selected.js";
 import { moved } from "../../minisgl_lite/viz/static/timeline.js";
-import { nextEvicted, treeRows } from "../../minisgl_lite/viz/static/tree.js";
+import { nextEvicted, treeChanges, treeRows } from "../../minisgl_lite/viz/static/tree.js";
 
 for (const [name, { trace, events }] of Object.entries(runs)) {
   test(`${name}: names of events lead where Python's find leads`, () => {
@@ -80,4 +80,17 @@ test("the tree is told from the root down, and the next to be evicted is an unlo
     const frame = trace.frames[i + 1];
     if (frame?.phase === "evict") assert.equal(frame.tree.find((op) => op[0] === "del")[1], next.id, `frame ${i + 1}`);
   }
+});
+
+test("what a frame does to the tree is marked on its nodes", () => {
+  const { trace } = runs.busy;
+  const replay = new Replay(trace);
+  const seen = new Set();
+  trace.frames.forEach((frame, i) => {
+    const { changes, evicted } = treeChanges(frame, replay.at(i).tree);
+    assert.equal(evicted, (frame.tree ?? []).filter((op) => op[0] === "del").length);
+    for (const word of changes.values()) seen.add(word);
+  });
+  assert.deepEqual([...seen].sort(), ["tree.freed", "tree.held", "tree.new", "tree.split"]);
+  assert.equal(treeChanges(null, new Map()).evicted, 0);
 });

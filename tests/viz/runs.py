@@ -56,6 +56,18 @@ def overlapped_run() -> Trace:
     return recorder.trace()
 
 
+def crowded_run() -> Trace:
+    """Forty requests in twenty rows: they come, wait, end and are followed by others."""
+    toy = Toy(page_size=4, num_pages=128, max_running_req=20)
+    with Recorder(toy) as recorder:
+        for uid in range(40):
+            toy.add(f"a b c d {uid} {uid % 7} e f", says="x y z", max_tokens=3 + uid % 5)
+            if uid % 4 == 0:
+                toy.step()
+        toy.run()
+    return recorder.trace()
+
+
 def states(trace: Trace) -> list[dict[str, Any]]:
     """For each frame: slots as letters, those written and read now, free pages, the balance."""
     replay = trace.replay()

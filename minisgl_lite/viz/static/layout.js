@@ -61,7 +61,7 @@ export function lineGeometry(n, P, perLine, cw, ch, gap, lineGap) {
  * @param {{cell?: number, most?: number, wide?: number}} [wish] a forced cell height; the largest; width to height
  */
 export function poolGeometry(n, P, width, height, wish = {}) {
-  const most = wish.most ?? 38;
+  const most = wish.most ?? 36;
   const wide = wish.wide ?? 1.2;
   const sizes = wish.cell ? [wish.cell] : [];
   if (!wish.cell) for (let ch = most; ch >= 3; ch--) sizes.push(ch);
@@ -106,7 +106,7 @@ export function tableGeometry(rows, cols, P, width, height, wish = {}) {
   let cw = wish.cell || (fit >= readable ? Math.min(fit, 40) : rows > 12 ? Math.max(5, fit) : readable);
   const few = cw >= 14;
   if (!few) cw = Math.max(3, cw);
-  const ch = few ? 21 : Math.max(4, Math.min(16, Math.floor(height / rows) - 1));
+  const ch = few ? 20 : Math.max(4, Math.min(16, Math.floor(height / rows) - 1));
   return lineGeometry(rows * cols, P, cols, cw, ch, few ? gap : P > 1 ? 1 : 0, few ? 2 : 1);
 }
 

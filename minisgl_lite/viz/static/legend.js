@@ -8,6 +8,7 @@ import { say } from "./words.js";
 
 const ITEMS = {
   free: { kind: KIND.free },
+  next: { kind: KIND.free, next: true },
   reserved: { kind: KIND.own, hue: 0 },
   aimed: { kind: KIND.own, hue: 0, aimed: true },
   written: { kind: KIND.own, hue: 0, filled: true, written: true },

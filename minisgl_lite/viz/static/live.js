@@ -28,7 +28,7 @@ export function createLive(app, session, model) {
     el("summary", { text: say("live.settings") }),
     el("div", { class: "kvv-fields" }, [...fields.map((field) => field.label), button(say("live.reset"), reset)]),
   ]);
-  const status = el("p", { class: "kvv-status", role: "status" });
+  const status = el("p", { class: "kvv-status" });
   const root = el("div", { class: "kvv-live", role: "group", "aria-label": say("live") }, [
     el("label", { for: promptId, text: say("live.prompt") }), prompt,
     el("label", { for: maxId, text: say("live.max") }), max,
@@ -113,7 +113,10 @@ export function createLive(app, session, model) {
     setText(runButton, say(running ? "live.pause" : "live.run"));
     stepButton.disabled = rest || running;
     const { key, values, bad } = rest ? { key: "live.static", values: {}, bad: false } : session.status;
-    setText(status, say(running && key === "live.stepped" ? "live.waiting" : key, values));
+    const text = say(running && key === "live.stepped" ? "live.waiting" : key, values);
+    // Spoken in the widget's one live region; what passes at once is not.
+    if (status.textContent && status.textContent !== text && key !== "live.waiting") app.announce(text);
+    setText(status, text);
     setAttr(status, "class", bad ? "kvv-status kvv-bad" : "kvv-status");
   }
   session.listeners.add(changed);

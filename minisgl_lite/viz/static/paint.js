@@ -128,7 +128,8 @@ export function tileTexts(ctx, t, x, y, w, h, font) {
     const size = Math.min(two ? 10 : 12, Math.floor((w - (two ? 12 : 4)) / (0.62 * t.text.length)));
     if (size >= 8 && h >= size + 2) {
       setFont(ctx, `${size}px ${font}`);
-      const aside = (t.dot || t.ring) && w < 30 ? 3 : 0;
+      // What stands in a corner of a low cell takes its room from the number.
+      const aside = two || w < 30 ? ((t.dot || t.ring) && w < 30 ? 3 : 0) : t.badge && h < 28 ? 5 : 0;
       const tx = two ? x + 4 : x + w / 2 - aside;
       const ty = t.top ? y + 26 : two ? y + 9 : y + h / 2 + 0.5;
       if (t.plate) {

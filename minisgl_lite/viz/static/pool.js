@@ -35,7 +35,7 @@ export function poolPanel(app) {
     if (!view || !width) return;
     const { P, N } = view.state;
     const n = (N + (view.run.dummy ? 1 : 0)) * P;
-    const height = app.roomy() ? 310 : n > 256 ? 150 : 114;
+    const height = app.roomy() ? 310 : n > 256 ? 150 : 110;
     const geo = poolGeometry(n, P, width - 2 * EDGE, height, { cell, wide: app.roomy() ? 1.05 : 1.2 });
     // A grid that is lower than its room takes only what it needs.
     grid.layout(geo, { w: width, h: Math.min(height + 2 * EDGE, geo.h + 2 * EDGE) });

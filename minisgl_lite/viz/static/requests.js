@@ -6,7 +6,7 @@ import { hueOf } from "./slots.js";
 import { say, count, number } from "./words.js";
 
 /** Rows that are shown at most; of more, the rest is counted. */
-const ROWS_SHOWN = 16;
+const ROWS_SHOWN = 12;
 /** Tokens of text that are shown, in steps, so that a new token seldom moves the others. */
 const WINDOW = 48;
 const STRIDE = 16;
@@ -107,10 +107,12 @@ export function requestsPanel(app) {
     let pieces = view.tokens.running(req.ids.slice(from), from);
     if (merged) pieces = mergePieces(pieces, req.cached_len);
     const wanted = from ? [{ from: -1, to: -1, text: say("requests.cut", { n: number(from) }), special: false }, ...pieces] : pieces;
-    while (box.childElementCount > wanted.length) box.lastChild.remove();
-    while (box.childElementCount < wanted.length) box.append(el("bdi"));
+    const nodes = [...box.children].slice(0, wanted.length);
+    if (nodes.length < box.childElementCount) box.replaceChildren(...nodes);
+    const fresh = [];
     wanted.forEach((piece, i) => {
-      const node = box.children[i];
+      const node = nodes[i] ?? el("bdi");
+      if (!nodes[i]) fresh.push(node);
       setText(node, piece.text);
       const part = plain || piece.from < 0 ? "" : piece.from < req.cached_len ? " kvv-cached" : " kvv-extend";
       const kind = piece.from < 0 ? "kvv-cut" : `kvv-tok${piece.from >= req.input_len ? " kvv-out" : ""}${piece.special ? " kvv-special" : ""}`;
@@ -118,6 +120,7 @@ export function requestsPanel(app) {
       if (piece.from >= 0) setAttr(node, "data-from", piece.from);
       else delete node.dataset.from;
     });
+    if (fresh.length) box.append(...fresh);
   }
 
   return {
@@ -125,7 +128,7 @@ export function requestsPanel(app) {
     body: el("div", { class: "kvv-reqbox" }, [empty, body]),
     head: [note],
     layout(width) {
-      setAttr(body, "data-form", width >= 600 ? "line" : width >= 400 ? "double" : "stack");
+      setAttr(body, "data-form", width >= 560 ? "line" : width >= 400 ? "double" : "stack");
     },
     update(next) {
       if (view && view.run !== next.run) body.parentElement.style.height = "";

@@ -38,7 +38,7 @@ export function tokenIn(view, slot) {
  * How a slot of a kind looks. Colour is never alone: each kind has its own pattern.
  * @param {import("./paint.js").Tile} t
  * @param {import("./theme.js").Colours} c
- * @param {{kind: number, hue?: number, filled?: boolean, holders?: number, written?: boolean, aimed?: boolean, read?: boolean}} is
+ * @param {{kind: number, hue?: number, filled?: boolean, holders?: number, next?: boolean, written?: boolean, aimed?: boolean, read?: boolean}} is
  */
 export function look(t, c, is) {
   const mine = c.px[`h${is.hue ?? 6}`];
@@ -71,6 +71,9 @@ export function look(t, c, is) {
   } else if (is.kind === KIND.lost) {
     t.fill = t.edge = c.px.bad;
     t.ink = c.css.ground;
+  } else if (is.next) {
+    t.edge = c.px.ink;
+    t.thick = true;
   } else t.ink = c.css.dim;
   const mark = solid ? c.px.on : is.kind === KIND.own || is.kind === KIND.locked ? mine : c.px.ink;
   if (is.written) t.dot = mark;
@@ -89,7 +92,7 @@ export function slotTile(t, view, slot, c, withToken = false) {
   const { slots } = view;
   look(t, c, {
     kind: slots.kind[slot], hue: hueOf(view, slots.uid[slot]), filled: !!slots.filled[slot], holders: slots.holders[slot],
-    written: !!slots.written[slot], aimed: !!slots.aimed[slot], read: !!slots.read[slot],
+    next: slot - (slot % view.state.P) === view.state.free[0], written: !!slots.written[slot], aimed: !!slots.aimed[slot], read: !!slots.read[slot],
   });
   if (t.readable) t.text = String(slot);
   if (slots.owners[slot] > 1) {

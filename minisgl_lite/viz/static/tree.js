@@ -31,6 +31,24 @@ export function nextEvicted(tree) {
   return found;
 }
 
+/**
+ * What a frame did to the nodes: the last word on each.
+ * @param {any} frame
+ * @param {Map<number, any>} tree after the frame
+ * @returns {{changes: Map<number, string>, evicted: number}} node → key of the word
+ */
+export function treeChanges(frame, tree) {
+  const changes = new Map();
+  let evicted = 0;
+  for (const [op, id, other] of frame?.tree ?? []) {
+    if (op === "del") evicted++;
+    else if (op === "add") changes.set(id, "tree.new");
+    else if (op === "split") changes.set(id, "tree.split").set(other, "tree.split");
+    else if (op === "ref" && !changes.has(id)) changes.set(id, tree.get(id)?.ref ? "tree.held" : "tree.freed");
+  }
+  return { changes, evicted };
+}
+
 /** @param {any} app */
 export function treePanel(app) {
   /** @type {import("./slots.js").View} */
@@ -38,6 +56,7 @@ export function treePanel(app) {
   let drawn = null;
   let active = 0;
   let linked = false;
+  let marked = false;
   const note = el("span", { class: "kvv-note" });
   const picture = svg("svg", { role: "tree", "aria-label": say("panel.tree"), class: "kvv-tree" });
   const empty = el("p", { class: "kvv-empty", text: say("tree.naive") });
@@ -69,12 +88,13 @@ export function treePanel(app) {
   function draw() {
     const all = treeRows(view.state.tree);
     const next = nextEvicted(view.state.tree);
+    const { changes, evicted } = treeChanges(view.frame, view.state.tree);
     const shown = all.slice(0, NODES_SHOWN);
     const at = new Map(shown.map((row, i) => [row.node.id, i]));
     while (rows.length < shown.length) rows.push(makeRow());
     rows.forEach((row, i) => {
       row.root.toggleAttribute("hidden", i >= shown.length);
-      if (i < shown.length) drawNode(row, shown[i], i, at.get(shown[i].node.parent) ?? 0, shown[i].node === next);
+      if (i < shown.length) drawNode(row, shown[i], i, at.get(shown[i].node.parent) ?? 0, shown[i].node === next, changes.get(shown[i].node.id));
     });
     const hidden = all.length - shown.length;
     more.toggleAttribute("hidden", hidden === 0);
@@ -83,28 +103,28 @@ export function treePanel(app) {
     setAttr(picture, "height", (shown.length + (hidden ? 1 : 0)) * NODE_ROW + 4);
     active = Math.min(active, shown.length - 1);
     items().forEach((item, i) => setAttr(item, "tabindex", i === active ? 0 : -1));
-    setText(note, count("tree.nodes", all.length - 1));
+    setText(note, count("tree.nodes", all.length - 1) + (evicted ? ` · ${count("tree.evicted", evicted)}` : ""));
   }
 
-  function drawNode(row, { node, depth }, i, parentRow, next) {
+  function drawNode(row, { node, depth }, i, parentRow, next, change) {
     const [x, y] = [depth * INDENT + 4, i * NODE_ROW + 2];
     const tokens = node.key.map((id) => view.tokens.short(id)).join("");
     const chars = Array.from(tokens);
     const text = node.id === 0 ? say("tree.root") : chars.length > 34 ? `${chars.slice(0, 16).join("")}…${chars.slice(-16).join("")}` : tokens;
     const state = node.ref ? say("tree.ref", { n: node.ref }) : `t=${node.time}${next ? ` · ${say("tree.next")}` : ""}`;
     const w = Math.max(46, Array.from(text).length * 7.4 + 14);
-    const label = words(node, next ? node : null);
+    const label = words(node, next ? node : null) + (change ? `, ${say(change)}` : "");
     setAttr(row.twig, "d", depth ? `M${x - INDENT + 8} ${parentRow * NODE_ROW + NODE_ROW}V${y + NODE_ROW / 2}H${x}` : "");
     setAttr(row.item, "aria-label", label);
     setAttr(row.item, "aria-level", depth + 1);
-    setAttr(row.item, "class", `kvv-node ${node.ref ? "kvv-locked" : "kvv-evictable"}`);
+    setAttr(row.item, "class", `kvv-node ${node.ref ? "kvv-locked" : "kvv-evictable"}${change ? " kvv-changed" : ""}`);
     setAttr(row.item, "data-node", node.id);
     setText(row.title, label);
     for (const [name, value] of [["x", x], ["y", y], ["width", w]]) setAttr(row.rect, name, value);
     for (const [name, value] of [["x", x + 7], ["y", y + 15]]) setAttr(row.key, name, value);
     for (const [name, value] of [["x", x + w + 8], ["y", y + 15]]) setAttr(row.label, name, value);
     setText(row.key, isolate(text));
-    setText(row.label, node.id === 0 ? "" : `${slotText(node.value, 3)} · ${state}`);
+    setText(row.label, node.id === 0 ? "" : `${slotText(node.value, 3)} · ${state}${change ? ` · ${say(change)}` : ""}`);
   }
 
   const items = () => rows.filter((row) => !row.root.hasAttribute("hidden")).map((row) => row.item);
@@ -152,10 +172,12 @@ export function treePanel(app) {
       empty.hidden = !naive;
       picture.toggleAttribute("hidden", naive);
       if (naive) return;
-      // Nodes are never changed in place, so equal items mean an equal tree.
+      // Nodes are never changed in place, so equal items mean an equal tree; the frame's own changes are marked.
       const nodes = [...view.state.tree.values()];
-      if (drawn && drawn.length === nodes.length && nodes.every((node, i) => node === drawn[i])) return;
+      const quiet = !view.frame?.tree && !marked;
+      if (quiet && drawn && drawn.length === nodes.length && nodes.every((node, i) => node === drawn[i])) return;
       drawn = nodes;
+      marked = !!view.frame?.tree;
       const focused = picture.contains(document.activeElement);
       draw();
       if (focused) move(active);

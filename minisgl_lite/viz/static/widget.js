@@ -134,6 +134,7 @@ function createView(root, { model, options, trace, session }) {
       clearTimeout(spoken);
       spoken = setTimeout(() => setText(region, `${view ? where() : ""}: ${words}`), 200);
     },
+    announce: (words) => setText(region, words),
     afterPaint: (fn) => after.push(fn),
     abort: (uid) => live?.abort(uid),
     traceChanged(reset) {
@@ -155,7 +156,8 @@ function createView(root, { model, options, trace, session }) {
 
   // ---- the frame around the panels --------------------------------------------------------------
   const title = el("span", { class: "kvv-title", text: titleText() });
-  const badge = el("span", { class: session ? "kvv-badge kvv-badge-live" : "kvv-badge", text: say(session ? "live" : "recorded") });
+  const send = options.live && !model.static && typeof model.send === "function" ? (message) => model.send(message) : null;
+  const badge = el("span", { class: send ? "kvv-badge kvv-badge-live" : "kvv-badge", text: say(send ? "live" : "recorded") });
   const phase = el("b", { class: "kvv-phase" });
   const text = el("span", { class: "kvv-words" });
   const said = el("p", { class: "kvv-sentence" }, [phase, " ", text]);
@@ -168,7 +170,6 @@ function createView(root, { model, options, trace, session }) {
   setAttr(tableButton, "aria-expanded", "false");
   const legend = createLegend(app);
   const menu = createMenu();
-  const send = options.live && !model.static && typeof model.send === "function" ? (message) => model.send(message) : null;
   const live = session ? createLive(app, session, { send }) : null;
   const tabs = el("div", { class: "kvv-tabs" });
   const panelBox = el("div", { class: "kvv-panels" });
