@@ -26,4 +26,10 @@ def join_ranks() -> DistributedInfo:
     return DistributedInfo(dist.get_rank(), dist.get_world_size())
 
 
-__all__ = ["SINGLE", "join_ranks"]
+def leave_ranks(info: DistributedInfo) -> None:
+    """Part from the other processes, so that none is left waiting."""
+    if info != SINGLE:
+        dist.destroy_process_group()
+
+
+__all__ = ["SINGLE", "join_ranks", "leave_ranks"]
