@@ -53,6 +53,7 @@ def test_strided_inputs() -> None:
     indices = torch.randperm(40)[:tokens]
     assert_same_as_twin(40, indices, k, by_head)
     assert_same_as_twin(40, indices, by_column, one_row)
+    assert_same_as_twin(40, indices, one_row, by_column)
 
 
 def test_indices_with_gaps_between_them_are_read_as_they_lie() -> None:
