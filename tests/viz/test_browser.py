@@ -375,6 +375,22 @@ def test_a_pinned_slot_tells_its_life(open_view: Any, trace: Trace) -> None:
     assert trace.frames[view.frame()]["phase"] == "release"
 
 
+def test_a_fault_turns_red_at_its_step_and_slot(open_view: Any, trace: Trace) -> None:
+    frames = [dict(frame) for frame in trace.frames]
+    text = "r2 reads slot 7, which holds another prefix"
+    frames[12]["fault"] = {"kind": "read", "text": text, "uid": 2, "slot": 7}
+    view = open_view(Trace(trace.meta, frames, trace.vocab), panels=["pool", "balance"])
+    view.tab.click("button:has-text('Fault at step 2')")
+    view.settle()
+    assert view.frame() == 12
+    assert view.text(".kvv-sentence.kvv-bad .kvv-words").startswith(f"FAULT: {text}.")
+    view.tab.focus('.kvv-panel-pool [role="gridcell"][tabindex="0"]')
+    for _ in range(7):
+        view.tab.keyboard.press("ArrowRight")
+    assert "at fault here" in view.active("pool")
+    assert "The sanitizer found a fault" in view.text(".kvv-panel-balance")
+
+
 def test_prose_can_move_the_view(open_view: Any, trace: Trace) -> None:
     view = open_view(trace)
     view.tab.evaluate(

@@ -60,7 +60,7 @@ export function eventsPanel(app) {
     ctx.fillText(say("balance.free"), 0, height - SPARK / 2);
     ctx.strokeStyle = c.css.ink;
     ctx.beginPath();
-    view.run.free.forEach((n, i) => ctx.lineTo(x(i), base - n * scale));
+    view.run.free.forEach((n, i) => ctx.lineTo(x(i), base - Math.max(0, n) * scale));
     ctx.stroke();
   }
 

@@ -94,8 +94,8 @@ export function tablePanel(app) {
     ctx.font = `10px ${c.font}`;
     ctx.textAlign = "center";
     const P = view.state.P;
-    const every = Math.ceil(26 / Math.max(1, P * geo.cw)) * P;
-    const step = P === 1 && geo.cw < 26 ? Math.max(4, every) : every;
+    const unit = P > 8 && P % 8 === 0 ? 8 : P === 1 && geo.cw < 26 ? 4 : P;
+    const step = Math.ceil(26 / Math.max(1, unit * geo.cw)) * unit;
     for (let pos = 0; pos < view.run.cols; pos += step) {
       const x = geo.x(pos) + LEFT - sx + Math.min(geo.cw, 20) / 2;
       if (x > LEFT && x < w) ctx.fillText(String(pos), x, TOP / 2);

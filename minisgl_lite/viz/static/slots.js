@@ -95,7 +95,7 @@ export function slotTile(t, view, slot, c, withToken = false) {
     next: slot - (slot % view.state.P) === view.state.free[0], written: !!slots.written[slot], aimed: !!slots.aimed[slot], read: !!slots.read[slot],
   });
   if (t.readable) t.text = String(slot);
-  if (slots.owners[slot] > 1) {
+  if (slots.owners[slot] > 1 || view.frame?.fault?.slot === slot) {
     t.edge = t.cross = c.px.bad;
     t.thick = true;
   }
@@ -113,6 +113,7 @@ export function stateWords(view, slot) {
   if (slots.written[slot]) words.push(say(slots.written[slot] === 2 ? "slot.written" : "slot.written.step"));
   else if (slots.aimed[slot]) words.push(say("slot.aimed"));
   if (slots.owners[slot] > 1) words.push(say("slot.double"));
+  if (view.frame?.fault?.slot === slot) words.push(say("slot.fault"));
   if (kind !== KIND.own) words.push(say(`slot.${KIND_NAMES[kind]}`));
   else if (!words.length) words.push(say(slots.filled[slot] ? "slot.own" : "slot.reserved"));
   if (kind === KIND.shared || kind === KIND.locked) words.push(count("cell.holders", slots.holders[slot]));

@@ -168,6 +168,7 @@ function createView(root, { model, options, trace, session }) {
   const tables = el("div", { class: "kvv-tables", role: "region", "aria-label": say("control.table"), tabindex: "0", hidden: true });
   const tableButton = button(say("control.table"), () => showTables(tables.hidden), { cls: "kvv-small" });
   setAttr(tableButton, "aria-expanded", "false");
+  const faultButton = button("", () => app.go(run.fault), { cls: "kvv-small kvv-bad" });
   const legend = createLegend(app);
   const menu = createMenu();
   const live = session ? createLive(app, session, { send }) : null;
@@ -175,7 +176,7 @@ function createView(root, { model, options, trace, session }) {
   const panelBox = el("div", { class: "kvv-panels" });
   const panels = Object.keys(PANELS).map(makePanel);
   root.append(
-    el("div", { class: "kvv-head" }, [title, badge, source, menu]),
+    el("div", { class: "kvv-head" }, [title, badge, faultButton, source, menu]),
     ...(live ? [live.root] : []),
     said, region, timeline.root, tabs, panelBox, tables,
     el("div", { class: "kvv-foot" }, [hoverLine, legend.root]),
@@ -325,6 +326,9 @@ function createView(root, { model, options, trace, session }) {
     const kind = batch && state.frame.phase !== "forward" ? `${say(`step.${batch.info.phase}`)} · ` : "";
     setText(phase, state.frame ? `${kind}${say(`phase.${state.frame.phase}`)}` : "");
     setText(text, words);
+    said.classList.toggle("kvv-bad", !!state.frame?.fault);
+    faultButton.hidden = run.fault < 0;
+    if (run.fault >= 0) setText(faultButton, say("fault.go", { turn: trace.frames[run.fault].turn }));
     const [file, name] = sourceOf(state.frame);
     setText(source, name);
     setAttr(source, "title", file && `minisgl_lite/${file}`);
