@@ -100,6 +100,7 @@ class LLM(Scheduler):
         """Answer all ``prompts``; one dict each, in order: text, token_ids, finish_reason, error.
 
         A prompt that can't be run gets its ``error`` (else None), with no tokens; the others go on.
+        A model without a tokenizer answers ids with ids, and its ``text`` is empty.
         ``sampling_params``: one for all, or one each; none means greedy.
 
         Raises:
@@ -118,7 +119,7 @@ class LLM(Scheduler):
                 result["token_ids"].append(token)
         for result in results:
             if result["token_ids"]:
-                result["text"] = self.tokenizer.decode(result["token_ids"])
+                result["text"] = self._text(result["token_ids"])
         return results
 
     def stream(  # type: ignore[override]
@@ -204,6 +205,12 @@ class LLM(Scheduler):
                 vocab = self.engine.sampler.vocab_size
                 raise ValueError(f"token id {token!r} is outside the vocabulary [0, {vocab}).")
         return torch.tensor(ids, dtype=torch.int32)
+
+    def _text(self, token_ids: list[int]) -> str:
+        try:
+            return self.tokenizer.decode(token_ids)
+        except (ValueError, ImportError):  # no tokenizer with this model, or none installed
+            return ""
 
     def _one_each(
         self, prompts: Sequence[Any], params: SamplingParams | Sequence[SamplingParams] | None

@@ -250,3 +250,15 @@ def test_an_unknown_model_is_refused_in_one_line() -> None:
 def test_an_unknown_setting_is_refused() -> None:
     with pytest.raises(TypeError, match="page_sise"):
         make_llm(page_sise=4)
+
+
+def test_a_model_without_a_tokenizer_answers_ids_with_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_tokenizer() -> None:
+        raise ValueError("no tokenizer.json in this folder.")
+
+    with make_llm(num_pages=16) as llm:
+        want = llm.generate([[1, 2, 3]], GREEDY)[0]["token_ids"]
+        monkeypatch.setattr(llm.engine.loaded.source, "tokenizer", no_tokenizer)
+        result, refused = llm.generate([[1, 2, 3], "words"], GREEDY)
+    assert (result["token_ids"], result["text"], result["error"]) == (want, "", None)
+    assert refused["error"] == "no tokenizer.json in this folder."
