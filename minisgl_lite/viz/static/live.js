@@ -17,7 +17,7 @@ export function createLive(app, session, model) {
   let show = 0;
   const promptId = freshId("prompt");
   const maxId = freshId("max");
-  const prompt = el("input", { type: "text", id: promptId, class: "kvv-prompt", placeholder: say("live.prompt.hint"), autocomplete: "off",
+  const prompt = el("input", { type: "text", id: promptId, class: "kvv-prompt", autocomplete: "off",
     on: { keydown: (e) => (e.stopPropagation(), e.key === "Enter" && !e.isComposing && add()) } });
   const max = el("input", { type: "number", id: maxId, class: "kvv-num", min: 1, max: 4096, value: 8, on: { keydown: (e) => e.stopPropagation() } });
   const addButton = button(say("live.add"), add);

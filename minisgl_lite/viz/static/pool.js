@@ -15,11 +15,11 @@ export function poolPanel(app) {
   let width = 0;
   const totals = el("span", { class: "kvv-note" });
   const goto = el("input", {
-    type: "number", min: 0, class: "kvv-num", "aria-label": say("pool.goto"), placeholder: say("pool.goto"),
+    type: "number", min: 0, class: "kvv-num",
     on: { change: () => jump(Number(goto.value)), keydown: (e) => e.stopPropagation() },
   });
   const tools = el("span", { class: "kvv-tools" }, [
-    goto,
+    el("label", { class: "kvv-note" }, [`${say("pool.goto")} `, goto]),
     button("−", () => zoom(-1), { label: say("zoom.out", { panel: say("panel.pool") }) }),
     button("+", () => zoom(1), { label: say("zoom.in", { panel: say("panel.pool") }) }),
   ]);
