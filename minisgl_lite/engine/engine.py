@@ -93,6 +93,8 @@ class Engine:
                 model_config.vocab_size,
                 CudaRecorder(self.stream.stream),
             )
+            # Pool and table were made on the default stream, and steps run on others.
+            torch.cuda.synchronize(self.device)
 
     @property
     def hooks(self) -> Hooks:
