@@ -40,6 +40,7 @@ class Watch:
         self.told: dict[tuple[int, int], str | None] = {}
         """(uid, token) -> why it was the last, or None; taken out when the reply is sent."""
         self._inserted: Any = None
+        self._matched_len = 0
         self._num_batches = 0
         for name in ("_process_one_msg", "_prepare_batch", "_forward", "_process_last_data"):
             around(scheduler.inner, name, getattr(self, name))
