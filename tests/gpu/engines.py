@@ -51,7 +51,7 @@ def load_random(plan: Plan, config: ModelConfig, dtype: torch.dtype) -> LoadedMo
     with torch.device("meta"):
         model = create_model(config)
     model.load_state_dict(source.state_dict(dtype, plan.device))
-    return LoadedModel(source, model)
+    return LoadedModel(source, model, dtype)
 
 
 def make_llm(
@@ -67,7 +67,7 @@ def make_llm(
         max_running_req=plan.requests,
         max_seq_len_override=longest,
         attention_backend="triton",
-        cuda_graph_bs=sorted({1, 2, 4, plan.requests // 2, plan.requests}),
+        cuda_graph_bs=[size for size in (1, 2, 4, 8, 16, 32, 64) if size <= plan.requests],
         overlap=overlap,
         device=str(plan.device),
         loaded=loaded,
