@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from numbers import Integral, Real
+from threading import RLock
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -40,6 +42,13 @@ class SamplingParams:
 
     def validate(self) -> None:
         """Raises ValueError naming the first value that is not allowed."""
+        for name, kind in _NUMBERS.items():
+            value: object = getattr(self, name)
+            if name == "seed" and value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, kind):
+                what = "a number" if kind is Real else "a whole number"
+                raise ValueError(f"{name} {value!r} is not allowed: {what} is needed.")
         if not 0.0 <= self.temperature < float("inf"):
             raise ValueError(f"temperature {self.temperature} is not allowed: 0 or more.")
         if self.top_k != -1 and self.top_k < 1:
@@ -49,7 +58,12 @@ class SamplingParams:
         if self.max_tokens < 1:
             raise ValueError(f"max_tokens {self.max_tokens} is not allowed: 1 or more.")
         if self.seed is not None and not 0 <= self.seed < 2**63:
-            raise ValueError(f"seed {self.seed} is not allowed: 0 or more, below 2**63.")
+            raise ValueError(f"seed {self.seed!r} is not allowed: 0 or more, below 2**63.")
+
+
+_NUMBERS = {"temperature": Real, "top_p": Real} | dict.fromkeys(
+    ("top_k", "max_tokens", "seed"), Integral
+)
 
 
 @dataclass(eq=False)
@@ -187,6 +201,8 @@ class Context:
 
 
 _GLOBAL_CTX: Context | None = None
+_CTX_LOCK = RLock()
+"""Held while a context is current: engines in several threads take their steps in turn."""
 
 
 def set_global_ctx(ctx: Context) -> None:
@@ -219,9 +235,10 @@ def get_global_ctx() -> Context:
 def use_ctx(ctx: Context) -> Iterator[Context]:
     """Make ``ctx`` and its rank current inside the block, then restore the former ones."""
     global _GLOBAL_CTX
-    former, _GLOBAL_CTX = _GLOBAL_CTX, ctx
-    try:
-        with use_tp_info(ctx.tp_info):
-            yield ctx
-    finally:
-        _GLOBAL_CTX = former
+    with _CTX_LOCK:
+        former, _GLOBAL_CTX = _GLOBAL_CTX, ctx
+        try:
+            with use_tp_info(ctx.tp_info):
+                yield ctx
+        finally:
+            _GLOBAL_CTX = former

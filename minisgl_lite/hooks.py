@@ -146,7 +146,7 @@ class Hooks:
         self.active = False
         self._attached: list[tuple[int, Listener]] = []
         self._calls: dict[str, list[Callable[..., None]]] = {}
-        self._error: HookError | None = None
+        self._error: BaseException | None = None
 
     def attach(self, listener: Listener, *, order: int = ORDER_HARNESS) -> None:
         """Call ``listener`` from now on, after those of a lower or the same ``order``."""
@@ -170,7 +170,7 @@ class Hooks:
         for call in self._calls.get(event, ()):
             try:
                 call(*args)
-            except Exception as error:
+            except BaseException as error:
                 self._keep(error, call, event)
 
     def raise_pending(self) -> None:
@@ -192,10 +192,10 @@ class Hooks:
             if calls:
                 self._calls[event] = calls
 
-    def _keep(self, error: Exception, call: Callable[..., None], event: str) -> None:
+    def _keep(self, error: BaseException, call: Callable[..., None], event: str) -> None:
         if self._error is not None:
             return
-        if isinstance(error, HookError):
+        if isinstance(error, HookError) or not isinstance(error, Exception):
             self._error = error
             return
         owner = type(getattr(call, "__self__", call)).__name__

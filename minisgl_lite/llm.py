@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from operator import index
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -79,10 +80,12 @@ class LLM(Scheduler):
             **config,
         )
         engine = Engine(settings, loaded=loaded)
-        settings.eos_token_id = settings.eos_token_id or engine.loaded.source.eos_token_ids
+        if settings.eos_token_id is None:
+            settings.eos_token_id = engine.loaded.source.eos_token_ids
         super().__init__(settings, engine, MessageQueue(), managers=managers)
         self.config = settings
         self.overlap = overlap
+        self.managers = managers
         self.status_map: dict[int, RequestStatus] = {}
         self.counter = 0
         self.closed = False
@@ -90,11 +93,12 @@ class LLM(Scheduler):
 
     @property
     def tokenizer(self) -> Tokenizer:
+        self._check_open()
         return self.engine.loaded.source.tokenizer()
 
     def generate(
         self,
-        prompts: Sequence[Prompt],
+        prompts: Iterable[Prompt],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
     ) -> list[dict[str, Any]]:
         """Answer all ``prompts``; one dict each, in order: text, token_ids, finish_reason, error.
@@ -106,11 +110,12 @@ class LLM(Scheduler):
         Raises:
             ValueError: ``prompts`` is one string, or the numbers of prompts and params differ.
         """
+        prompts = self._listed(prompts)
         results: list[dict[str, Any]] = [
             {"text": "", "token_ids": [], "finish_reason": None, "error": None} for _ in prompts
         ]
-        for index, token, reason in self.stream(prompts, sampling_params):
-            result = results[index]
+        for number, token, reason in self.stream(prompts, sampling_params):
+            result = results[number]
             if reason is not None and reason.startswith("error"):
                 result["finish_reason"], result["error"] = "error", reason.removeprefix("error: ")
                 continue
@@ -124,19 +129,23 @@ class LLM(Scheduler):
 
     def stream(  # type: ignore[override]
         self,
-        prompts: Sequence[Prompt],
+        prompts: Iterable[Prompt],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
     ) -> Iterator[TokenEvent]:
         """Yield the tokens of all ``prompts`` as they come.
 
         Closing the iterator, or Ctrl-C, aborts what still runs and leaves the engine usable.
         """
+        self._check_open()
+        prompts = self._listed(prompts)
         params = self._one_each(prompts, sampling_params)
         uids: list[int] = []
         try:
-            for index, (prompt, param) in enumerate(zip(prompts, params, strict=True)):
-                uids.append(self._submit(index, prompt, param))
+            with deferred_interrupt():
+                for number, (prompt, param) in enumerate(zip(prompts, params, strict=True)):
+                    uids.append(self._submit(number, prompt, param))
             while any(uid in self.status_map for uid in uids):
+                self._check_open()
                 yield from self._take(uids)
                 if any(uid in self.status_map for uid in uids):
                     self.run_turn()
@@ -145,8 +154,7 @@ class LLM(Scheduler):
 
     def run_turn(self) -> None:
         """One turn of the loop, normal or overlapped; Ctrl-C waits for its end."""
-        if self.closed:
-            raise RuntimeError("this LLM is closed; make a new one.")
+        self._check_open()
         with deferred_interrupt():
             if self.overlap:
                 self._last_data = self.overlap_loop(self._last_data)
@@ -156,20 +164,11 @@ class LLM(Scheduler):
 
     def fork(self, **changes: Any) -> LLM:
         """A new LLM over the same weights, with other settings: ``llm.fork(page_size=4)``."""
-        same: dict[str, Any] = {
-            "dtype": self.config.dtype,
-            "page_size": self.config.page_size,
-            "num_pages": self.config.num_page_override,
-            "cache_type": self.config.cache_type,
-            "overlap": self.overlap,
-            "max_running_req": self.config.max_running_req,
-            "max_extend_tokens": self.config.max_extend_tokens,
-            "attention_backend": self.config.attention_backend,
-            "cuda_graph_bs": self.config.cuda_graph_bs,
-            "max_seq_len_override": self.config.max_seq_len_override,
-            "device": self.config.device,
-        }
-        return LLM(self.config.model_path, loaded=self.engine.loaded, **(same | changes))
+        self._check_open()
+        same = {item.name: getattr(self.config, item.name) for item in fields(self.config)}
+        same["num_pages"] = same.pop("num_page_override")
+        same |= {"overlap": self.overlap, "managers": self.managers, "loaded": self.engine.loaded}
+        return LLM(**(same | changes))
 
     def close(self) -> None:
         """End what still runs and free weights and pool. Closing twice is fine."""
@@ -185,26 +184,49 @@ class LLM(Scheduler):
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _submit(self, index: int, prompt: Prompt, params: SamplingParams) -> int:
+    def _check_open(self) -> None:
+        if self.closed:
+            raise RuntimeError("this LLM is closed; make a new one.")
+
+    def _submit(self, number: int, prompt: Prompt, params: SamplingParams) -> int:
         uid, self.counter = self.counter, self.counter + 1
-        status = self.status_map[uid] = RequestStatus(index)
+        status = self.status_map[uid] = RequestStatus(number)
         try:
-            input_ids = self._tokenize_one(prompt)
+            if not isinstance(params, SamplingParams):
+                raise ValueError(f"sampling_params {params!r} is not allowed: a SamplingParams.")
+            message = UserMsg(uid, self._tokenize_one(prompt), replace(params))
         except ValueError as error:
-            status.events.append(TokenEvent(index, -1, f"error: {error}"))
+            status.events.append(TokenEvent(number, -1, f"error: {error}"))
             status.finished = True
         else:
-            self._queue.send(UserMsg(uid, input_ids, params))
+            self._queue.send(message)
         return uid
 
     def _tokenize_one(self, prompt: Prompt) -> torch.Tensor:
-        """(n,) int32 on the CPU; the scheduler checks what it says."""
+        """(n,) int32 on the CPU; the scheduler checks what it says.
+
+        Raises:
+            ValueError: not text or a list of whole numbers that a vocabulary could hold.
+        """
+        if not isinstance(prompt, str | list | tuple):
+            raise ValueError(f"a prompt is text or a list of token ids, not {prompt!r:.60}.")
         ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
+        vocab = self.engine.sampler.vocab_size
+        numbers: list[int] = []
         for token in ids:
-            if not isinstance(token, int) or not 0 <= token < 2**31:
-                vocab = self.engine.sampler.vocab_size
-                raise ValueError(f"token id {token!r} is outside the vocabulary [0, {vocab}).")
-        return torch.tensor(ids, dtype=torch.int32)
+            try:
+                numbers.append(index(token))
+            except TypeError:
+                what = f"{token!r:.60} is no whole number of"
+                raise ValueError(f"token id {what} the vocabulary [0, {vocab}).") from None
+            if not 0 <= numbers[-1] < 2**31:
+                raise ValueError(f"token id {token} is outside the vocabulary [0, {vocab}).")
+        return torch.tensor(numbers, dtype=torch.int32)
+
+    def _listed(self, prompts: Iterable[Prompt]) -> list[Prompt]:
+        if isinstance(prompts, str | bytes):
+            raise ValueError(f"prompts is one string, {prompts[:40]!r}; give a list of prompts.")
+        return list(prompts)
 
     def _text(self, token_ids: list[int]) -> str:
         try:
@@ -215,8 +237,6 @@ class LLM(Scheduler):
     def _one_each(
         self, prompts: Sequence[Any], params: SamplingParams | Sequence[SamplingParams] | None
     ) -> Sequence[SamplingParams]:
-        if isinstance(prompts, str):
-            raise ValueError(f"prompts is one string, {prompts[:40]!r}; give a list of prompts.")
         if params is None or isinstance(params, SamplingParams):
             return [params or SamplingParams()] * len(prompts)
         if len(params) != len(prompts):
@@ -246,6 +266,8 @@ class LLM(Scheduler):
         if not running or self.closed:
             return
         self._queue.send(*(AbortBackendMsg(uid) for uid in running))
+        if self._in_turn:  # closed from inside a turn, by a hook or the garbage collector
+            return  # the next turn takes the messages
         self.run_turn()
         while self.overlap and self._last_data is not None and not self.status_map:
             self.run_turn()

@@ -100,7 +100,9 @@ class Toy(Scheduler):
         ``prompt``, ``says``: words, or token ids. ``max_tokens``: as many as it ``says``; beyond
         that it repeats its last word.
         """
-        uid = len(self._answers) + 1 if uid is None else uid
+        uid = max(self._answers, default=0) + 1 if uid is None else uid
+        if uid in self._live_uids() or any(msg.uid == uid for msg in self._queue.waiting):
+            raise ValueError(f"request {uid} still runs; take another uid.")
         answer = self._ids(says) or [1]
         self._answers[uid] = answer
         params = SamplingParams(max_tokens=len(answer) if max_tokens is None else max_tokens)

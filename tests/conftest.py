@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
 
 from minisgl_lite import core
+from tests.book.browser import open_chromium
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -21,3 +23,10 @@ def clean_context() -> Iterator[None]:
     core._GLOBAL_CTX = None
     yield
     core._GLOBAL_CTX = None
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """One headless browser for all tests that open pages."""
+    with open_chromium() as browser:
+        yield browser

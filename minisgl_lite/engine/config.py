@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 
@@ -35,17 +36,34 @@ class EngineConfig:
     device: str | None = None
     allow_download: bool = False
 
+    WHOLE_NUMBERS: ClassVar[tuple[str, ...]] = (
+        "max_running_req",
+        "page_size",
+        "max_seq_len_override",
+        "num_page_override",
+    )
+
     def validate(self) -> None:
         """Raises ValueError naming the first setting that is not allowed."""
-        for name in ("max_running_req", "page_size", "max_seq_len_override", "num_page_override"):
+        for name in self.WHOLE_NUMBERS:
             value = getattr(self, name)
-            if value is not None and value < 1:
+            if value is None and name.endswith("_override"):
+                continue
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise ValueError(f"{name} {value!r} is not allowed: a whole number is needed.")
+            if value < 1:
                 raise ValueError(f"{name} {value} is not allowed: 1 or more.")
+        if not isinstance(self.dtype, torch.dtype) or not self.dtype.is_floating_point:
+            raise ValueError(f"dtype {self.dtype!r} is not allowed: a floating-point torch.dtype.")
         if not 0.0 < self.memory_ratio <= 1.0:
             raise ValueError(
                 f"memory_ratio {self.memory_ratio} is not allowed: above 0, at most 1."
             )
-        if any(size < 1 for size in self.cuda_graph_bs or ()):
+        sizes = self.cuda_graph_bs or []
+        if not isinstance(sizes, list | tuple) or not all(
+            isinstance(size, int) and 1 <= size <= self.max_running_req for size in sizes
+        ):
             raise ValueError(
-                f"cuda_graph_bs {self.cuda_graph_bs} is not allowed: sizes of 1 or more."
+                f"cuda_graph_bs {self.cuda_graph_bs} is not allowed:"
+                f" sizes from 1 to max_running_req, {self.max_running_req}."
             )

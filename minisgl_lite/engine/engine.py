@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import torch
@@ -35,6 +36,7 @@ class LoadedModel(NamedTuple):
 
     source: ModelSource
     model: BaseLLMModel
+    dtype: torch.dtype
 
 
 class Engine:
@@ -55,6 +57,10 @@ class Engine:
             CudaStream(self.device) if self.device.type == "cuda" else HostStream()
         )
         self.ctx = Context(config.page_size, tp_info=config.tp_info)
+        if loaded is not None and loaded.dtype != config.dtype:
+            raise ValueError(
+                f"dtype {config.dtype} is not that of the shared weights, {loaded.dtype}."
+            )
         with use_ctx(self.ctx):
             self.loaded = loaded or load_model(config, self.device)
             self.model = self.loaded.model
@@ -154,13 +160,13 @@ def load_model(config: EngineConfig, device: torch.device) -> LoadedModel:
     with torch.device("meta"):
         model = create_model(source.config)
     model.load_state_dict(source.state_dict(config.dtype, device))
-    return LoadedModel(source, model)
+    return LoadedModel(source, model, config.dtype)
 
 
 def _choose_device(name: str | None) -> torch.device:
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name.partition(":")[0] not in ("cpu", "cuda"):
+    if not re.fullmatch(r"(cpu|cuda)(:\d+)?", str(name)):
         raise ValueError(f"device {name!r} is not allowed: 'cpu' or 'cuda'.")
     if name.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError(f"device {name!r} is not here; 'cpu' is.")

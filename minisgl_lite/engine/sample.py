@@ -40,7 +40,9 @@ def sample_impl(
         logits: (bs, vocab) fp32; the others as in ``BatchSamplingArgs``.
     """
     greedy = temperatures <= 0.0
-    scaled = logits / torch.where(greedy, 1.0, temperatures)[:, None]
+    # NOTE: the best logit becomes 0 first, so that no temperature makes two of them infinite.
+    above = logits - logits.amax(-1, keepdim=True)
+    scaled = above / torch.where(greedy, 1.0, temperatures.clamp(min=1e-30))[:, None]
     probs, order = scaled.softmax(-1).sort(dim=-1, descending=True, stable=True)  # (bs, vocab)
     ranks = torch.arange(probs.shape[-1], device=probs.device)
     before = probs.cumsum(-1) - probs
@@ -99,7 +101,7 @@ class Sampler:
             seed = req.sampling_params.seed
             if seed is None:
                 seed = int(torch.randint(2**62, (1,)))
-            generator = self._generators[req] = torch.Generator().manual_seed(seed)
+            generator = self._generators[req] = torch.Generator().manual_seed(int(seed))
         return float(torch.rand((), generator=generator))
 
     def _tensor(self, values: list[float] | list[int]) -> torch.Tensor:

@@ -15,11 +15,11 @@ class SchedulerConfig(EngineConfig):
 
     max_extend_tokens: int = 8192
     cache_type: str = "radix"
-    eos_token_id: int | Sequence[int] = ()
+    eos_token_id: int | Sequence[int] | None = None
 
     def validate(self) -> None:
         super().validate()
-        if self.max_extend_tokens < 1:
+        if not isinstance(self.max_extend_tokens, int) or self.max_extend_tokens < 1:
             raise ValueError(
                 f"max_extend_tokens {self.max_extend_tokens} is not allowed: 1 or more."
             )

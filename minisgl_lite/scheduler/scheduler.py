@@ -94,12 +94,13 @@ class Scheduler:
             manager.hooks = self.hooks
 
         eos = config.eos_token_id
-        self.eos_token_ids = frozenset([eos] if isinstance(eos, int) else eos)
+        self.eos_token_ids = frozenset([eos] if isinstance(eos, int) else eos or ())
         self.token_pool = self.table_manager.token_pool
         self.prefill_budget = config.max_extend_tokens
         self.finished_reqs: set[Req] = set()
         self.aborted_reqs: set[Req] = set()
         self.turn = 0
+        self._in_turn = False
         self._launched: list[Batch] = []
         self._ongoing: ForwardData | None = None
         self._num_batches = 0
@@ -128,6 +129,8 @@ class Scheduler:
         """One turn: receive, schedule, launch, wait, process."""
         with self._one_turn():
             self._receive(blocking=not self.has_work)
+            self._process_last_data(self._ongoing)  # NOTE: what an overlapped turn left behind
+            self._ongoing = None
             self._process_last_data(self._launch_next())
 
     def overlap_loop(self, last_data: ForwardData | None) -> ForwardData | None:
@@ -150,6 +153,9 @@ class Scheduler:
 
     @contextmanager
     def _one_turn(self) -> Iterator[None]:
+        if self._in_turn:
+            raise RuntimeError("a turn of this scheduler is running; the next waits for its end.")
+        self._in_turn = True
         self.turn += 1
         if self.hooks.active:
             self.hooks.emit("on_turn_begin", self.turn)
@@ -159,6 +165,7 @@ class Scheduler:
         finally:
             if self.hooks.active:
                 self.hooks.emit("on_turn_end", self.turn)
+            self._in_turn = False
         self.hooks.raise_pending()
 
     def _host_stream(self) -> AbstractContextManager[Any]:

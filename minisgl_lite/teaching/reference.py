@@ -206,7 +206,7 @@ class ReferenceScheduler(Scheduler):
 
 def _eos_ids(config: SchedulerConfig) -> list[int]:
     eos = config.eos_token_id
-    ids = [eos] if isinstance(eos, int) else list(eos)
+    ids = [eos] if isinstance(eos, int) else list(eos or ())
     if len(ids) > 1:
         raise ValueError(f"eos_token_id {ids}: the published scheduler knows one id, or none.")
     return ids

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..distributed.info import SINGLE
 from ..hooks import ORDER_RECORDER, Listener, Release
-from ..scheduler.prefill import ChunkedReq
 from .describe import TokenBytes, Vocab, meta_of, node_of, snapshot_of, token_bytes_of
 from .events import PHASES
 from .foretelling import ranges_of
@@ -190,6 +189,9 @@ class Recorder(Listener):
 
     def _add_ids(self, frame: Frame, uid: int, ids: list[int]) -> None:
         frame.setdefault("reqs", {}).setdefault(str(uid), {}).setdefault("ids", []).extend(ids)
+        self._note_bytes(ids)
+
+    def _note_bytes(self, ids: list[int]) -> None:
         for token in ids:
             if token not in self.vocab:
                 text = self._bytes_of(token)
@@ -204,6 +206,9 @@ class Recorder(Listener):
             self._set(frame, uid, **fields)
             self._add_ids(frame, uid, ids)
         frame.update(present)
+        for operation, *what in present.get("tree", ()):
+            if operation == "add":  # id, parent, token ids, …
+                self._note_bytes(what[2])
         self._flush()
 
     # ---- turns and messages ----------------------------------------------------------------------
@@ -263,7 +268,7 @@ class Recorder(Listener):
     def on_admit(self, req: Req, pending: PendingReq, matched_slots: list[int] | None) -> None:
         self._messages = False
         frame = self._frame("admit")
-        chunk = isinstance(req, ChunkedReq)
+        chunk = len(req.input_ids) < pending.input_len
         entry = {
             "uid": req.uid,
             "row": req.table_idx,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.book.browser import missing, open_chromium
+from tests.book.browser import missing
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,12 +34,6 @@ def built_book() -> Path:
     if not (html / "index.html").is_file():
         missing("the book is not built: run `make book`")
     return html
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Any]:
-    with open_chromium() as browser:
-        yield browser
 
 
 @pytest.fixture

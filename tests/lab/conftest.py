@@ -11,11 +11,8 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-from tests.book.browser import open_chromium
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "a-test-of-the-book"
@@ -31,12 +28,6 @@ class Lab:
 
     def url(self, notebook: str) -> str:
         return f"{self.address}/lab/tree/{notebook}?token={TOKEN}"
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Any]:
-    with open_chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The book's page in JupyterLab with a live kernel: what is typed there is decoded by the engine."""
+"""The page in JupyterLab with a live kernel: what is typed there is decoded by the engine."""
 
 from __future__ import annotations
 

@@ -43,7 +43,6 @@ def record(side: str, stream: Stream) -> Trace:
     return recorder.trace()
 
 
-@pytest.mark.xfail(reason="the recorder knows a chunk by our class, not by its length")
 @blocks
 @pytest.mark.parametrize("aborts", [False, True])
 def test_a_recorder_writes_the_same_trace_byte_for_byte(first: int, aborts: bool) -> None:

@@ -14,7 +14,7 @@ import pytest
 from minisgl_lite.toy import Toy
 from minisgl_lite.trace import Recorder, Trace
 from minisgl_lite.viz import assets, show
-from tests.book.browser import Faults, open_chromium
+from tests.book.browser import Faults
 
 from .pages import page
 from .runs import busy_run, crowded_run, overlapped_run
@@ -23,12 +23,6 @@ pytestmark = pytest.mark.browser
 pytest.importorskip("anywidget")
 
 ALL = ["requests", "page_table", "pool", "out_loc", "free_slots", "tree", "release", "balance"]
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with open_chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")
