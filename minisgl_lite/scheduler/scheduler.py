@@ -104,6 +104,8 @@ class Scheduler:
         self._launched: list[Batch] = []
         self._ongoing: ForwardData | None = None
         self._num_batches = 0
+        if self.device.type == "cuda":  # the tables were filled in neither stream of the loop
+            torch.cuda.synchronize(self.device)
 
     @property
     def stream(self) -> torch.cuda.Stream | None:
