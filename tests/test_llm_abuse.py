@@ -203,3 +203,9 @@ def test_a_toy_refuses_a_uid_that_still_runs() -> None:
     assert toy.add("q", says="z") == 3
     toy.run()
     assert toy.text(2) == "c d e"
+
+
+@pytest.mark.parametrize("sizes", [{"num_pages": 10**14}, {"num_pages": 1, "page_size": 10**14}])
+def test_a_pool_beyond_all_memory_is_refused_in_one_line(sizes: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=r"pages of \d+ tokens takes [\d,.]+ GiB"):
+        LLM("tiny", **sizes)  # type: ignore[arg-type]

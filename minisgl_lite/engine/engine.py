@@ -71,20 +71,18 @@ class Engine:
         self.num_pages = DistributedCommunicator().smallest(
             self._determine_num_pages(config), self.device
         )
-        self.ctx.kv_cache = self.kv_cache = create_kvcache_pool(
-            model_config=model_config,
-            num_pages=self.num_pages + 1,  # the last is the dummy page
-            page_size=config.page_size,
-            dtype=self.dtype,
-            device=self.device,
-        )
         longest = model_config.rotary_config.max_position
         self.max_seq_len = min(
             config.max_seq_len_override or longest, longest, self.num_pages * config.page_size
         )
-        self.ctx.page_table = self.page_table = make_page_table(
-            config.max_running_req, self.max_seq_len, self.num_pages, config.page_size, self.device
-        )
+        try:
+            self._make_pool_and_table(config)
+        except (RuntimeError, OverflowError) as error:
+            wanted = (self.num_pages + 1) * self._bytes_per_page(config.page_size) / 2**30
+            raise ValueError(
+                f"a pool of {self.num_pages} pages of {config.page_size} tokens takes"
+                f" {wanted:,.1f} GiB, which can't be had here; ask for fewer or smaller pages."
+            ) from error
         self.ctx.attn_backend = self.attn_backend = create_attention_backend(
             config.attention_backend, model_config
         )
@@ -101,6 +99,18 @@ class Engine:
             )
             # Pool and table were made on the default stream, and steps run on others.
             torch.cuda.synchronize(self.device)
+
+    def _make_pool_and_table(self, config: EngineConfig) -> None:
+        self.ctx.kv_cache = self.kv_cache = create_kvcache_pool(
+            model_config=self.loaded.source.config,
+            num_pages=self.num_pages + 1,  # the last is the dummy page
+            page_size=config.page_size,
+            dtype=self.dtype,
+            device=self.device,
+        )
+        self.ctx.page_table = self.page_table = make_page_table(
+            config.max_running_req, self.max_seq_len, self.num_pages, config.page_size, self.device
+        )
 
     @property
     def hooks(self) -> Hooks:
