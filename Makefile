@@ -1,6 +1,6 @@
 # Everything happens in .venv, which the first target makes. Another Python: make book PYTHON=…
 .DEFAULT_GOAL := help
-.PHONY: help book test lab lint fuzz exhaustive gpu-check vendor clean
+.PHONY: help book test lab lint fuzz exhaustive gpu-check reference vendor clean
 
 RUN = @PYTHON="$(PYTHON)" sh .ci/python .ci/make.py
 
@@ -27,6 +27,9 @@ exhaustive: ## Every stream of small worlds, under sanitizer and integrity (abou
 
 gpu-check: ## Kernels, graphs and speed on the GPU that is here (4 minutes; says so where none is)
 	$(RUN) gpu-check
+
+reference: ## Step for step beside mini-sglang itself, from your clone: MINISGL_PATH=its python folder
+	$(RUN) reference
 
 vendor: ## Renew the browser files that the book carries (needs npm)
 	$(RUN) vendor

@@ -289,6 +289,14 @@ def gpu_check(_: Sequence[str]) -> int:
     return call([PYTHON, ROOT / "tests" / "gpu" / "check.py"])
 
 
+def reference(_: Sequence[str]) -> int:
+    if not os.environ.get("MINISGL_PATH"):
+        raise Absent("MINISGL_PATH is not set: name the python folder of a mini-sglang clone")
+    with environment.alone():
+        environment.ensure()
+    return call([PYTHON, "-m", "pytest", "-m", "reference", "tests/reference", "tests/teaching"])
+
+
 def vendor(_: Sequence[str]) -> int:
     with environment.alone():
         environment.ensure()
@@ -312,6 +320,7 @@ TARGETS: dict[str, Callable[[Sequence[str]], int]] = {
     "gpu-check": gpu_check,
     "lab": lab,
     "lint": lint,
+    "reference": reference,
     "test": test,
     "vendor": vendor,
 }
