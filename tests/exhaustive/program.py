@@ -109,12 +109,12 @@ def sweep(folder: Path, workers: int, chunks: int = CHUNKS, first: int | None = 
     tqdm = require("tqdm", extra="notebook").tqdm
     checkpoint = Checkpoint(folder, chunks)
     wanted = range(chunks if first is None else min(first, chunks))
-    todo = [Work(number, chunks) for number in wanted if number not in checkpoint.done]
+    left = [Work(number, chunks) for number in wanted if number not in checkpoint.done]
     context = multiprocessing.get_context("spawn")
     with context.Pool(workers, start_worker) as pool:
         faults = list(tqdm(pool.imap(hunt_fault, FAULTS), "faults", len(FAULTS), disable=None))
-        bar = tqdm(total=len(wanted), initial=len(wanted) - len(todo), desc="streams", unit="chunk")
-        for entry in pool.imap_unordered(sweep_chunk, todo):
+        bar = tqdm(total=len(wanted), initial=len(wanted) - len(left), desc="streams", unit="chunk")
+        for entry in pool.imap_unordered(sweep_chunk, left):
             checkpoint.add(entry)
             so_far = tallies(checkpoint.done.values())
             bar.update()
