@@ -10,8 +10,9 @@ from ..hooks import HookError
 class Fault(NamedTuple):
     """One finding. ``text`` says it all in words; fields that do not apply are None.
 
-    Kinds: "double-free", "freed-in-use", "evicted-in-use", "handed-out-twice", "not-a-page",
-    "write-place", "wrong-position", "wrong-token", "not-stored", "stale-read", "overwritten".
+    Kinds: "double-free", "freed-while-cached", "freed-in-use", "evicted-in-use",
+    "handed-out-twice", "not-a-page", "write-place", "wrong-position", "wrong-token", "not-stored",
+    "stale-read", "overwritten".
     """
 
     kind: str

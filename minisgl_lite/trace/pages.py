@@ -102,6 +102,19 @@ class PageOwners:
                 yield Fault(
                     "double-free", text, turn, slot=start, expected="a page in use", found="free"
                 )
+            elif self.owner[page] == CACHED and not evicted:
+                text = (
+                    f"turn {turn}: page {page} (slot {start}) was freed, but it is in the prefix"
+                    f" cache: the next hit there would be handed somebody else's K/V"
+                )
+                yield Fault(
+                    "freed-while-cached",
+                    text,
+                    turn,
+                    slot=start,
+                    expected="a request's own page",
+                    found="in the prefix cache",
+                )
             for uid, position in self.readers(start):
                 text = (
                     f"turn {turn}: page {page} (slot {start}) was {verb}, but r{uid} lives and"

@@ -7,7 +7,8 @@ belong to (``shadow.py``). It never asks the engine's own bookkeeping whether th
 checks:
 
 - ``on_allocate``: a page handed out was free, lies in the managed pool, is not the dummy page;
-- ``on_free``, ``on_evict``: a page that comes back was not free, and no living row reads it;
+- ``on_free``, ``on_evict``: a page that comes back was not free, no living row reads it, and only
+  eviction takes it out of the prefix cache;
 - ``on_prepare``: each token of the batch goes to a page of its own request, where its row says;
 - ``on_store``: the layer's K/V stand in the pool at ``out_loc``, and the model was given the right
   tokens; in the end, no layer was left out;

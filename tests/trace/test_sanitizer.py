@@ -89,6 +89,25 @@ def test_double_free() -> None:
     assert fault.text == "turn 2: page 0 (slot 0) was freed, but it is free already"
 
 
+class FreesWhatItRegistered(CacheManager):
+    """Returns a finished request's whole pages, too, although the tree keeps them."""
+
+    def cache_req(self, req: Req, *, finished: bool) -> None:
+        whole = req.cached_len // self.page_size * self.page_size
+        slots = self.page_table[req.table_idx, :whole].clone()
+        super().cache_req(req, finished=finished)
+        if finished:
+            self._free(slots)
+
+
+def test_page_freed_while_the_tree_keeps_it() -> None:
+    scheduler, _ = watched(managers=Managers(cache=FreesWhatItRegistered))
+    send(scheduler, 0, range(1, 6), 2)
+    fault = first_fault(scheduler)
+    assert (fault.kind, fault.slot, fault.turn) == ("freed-while-cached", 0, 2)
+    assert "page 0 (slot 0) was freed, but it is in the prefix cache" in fault.text
+
+
 class NeverLocks(CacheManager):
     def lock(self, handle: BaseCacheHandle) -> None:
         pass
