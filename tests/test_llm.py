@@ -229,6 +229,7 @@ def test_an_empty_string_is_the_tokenizers_business_or_an_error() -> None:
         ({"attention_backend": "nope"}, ["nope", "torch"]),
         ({"device": "tpu"}, ["tpu", "cpu"]),
         ({"cuda_graph_bs": [0]}, ["cuda_graph_bs", "0"]),
+        ({"cuda_graph_max_bs": -1}, ["cuda_graph_max_bs", "-1"]),
         ({"max_seq_len_override": 0}, ["max_seq_len", "0"]),
     ],
 )

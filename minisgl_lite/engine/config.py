@@ -20,7 +20,9 @@ class EngineConfig:
 
     ``num_page_override``: pages the scheduler manages; without it, ``memory_ratio`` of the free
     device memory on CUDA, 8,192 tokens on a CPU. ``cuda_graph_bs``: decode batch sizes to pad to,
-    captured on CUDA; on a CPU only the padding happens. Empty or None: neither.
+    captured on CUDA; on a CPU only the padding happens. When it is None, ``cuda_graph_max_bs`` asks
+    for the usual sizes up to that one: 1, 2, 4 and the multiples of 8. Both None, or an empty list:
+    no padding.
     """
 
     model_path: str = "smollm2"
@@ -29,6 +31,7 @@ class EngineConfig:
     max_running_req: int = 256
     attention_backend: str = "auto"
     cuda_graph_bs: list[int] | None = None
+    cuda_graph_max_bs: int | None = None
     page_size: int = 1
     memory_ratio: float = 0.9
     max_seq_len_override: int | None = None
@@ -58,6 +61,11 @@ class EngineConfig:
         if not 0.0 < self.memory_ratio <= 1.0:
             raise ValueError(
                 f"memory_ratio {self.memory_ratio} is not allowed: above 0, at most 1."
+            )
+        largest = self.cuda_graph_max_bs
+        if largest is not None and (type(largest) is not int or largest < 0):
+            raise ValueError(
+                f"cuda_graph_max_bs {largest!r} is not allowed: a whole number; 0 pads nothing."
             )
         sizes = self.cuda_graph_bs or []
         if not isinstance(sizes, list | tuple) or not all(

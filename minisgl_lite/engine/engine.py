@@ -17,7 +17,7 @@ from ..models.base import BaseLLMModel
 from ..models.source import ModelSource
 from ..utils import div_ceil, div_even
 from .config import DEFAULT_CPU_TOKENS, EngineConfig
-from .graph import CudaRecorder, GraphRunner, make_dummy_req
+from .graph import CudaRecorder, GraphRunner, determine_cuda_graph_bs, make_dummy_req
 from .sample import BatchSamplingArgs, Sampler
 from .stream import CopyDone, CudaStream, DoneEvent, HostStream, Stream
 from .tables import make_page_table
@@ -88,7 +88,10 @@ class Engine:
         )
         self.sampler = Sampler(self.device, model_config.vocab_size)
         self.dummy_req = make_dummy_req(config.max_running_req)
-        self.graph_runner = GraphRunner(config.cuda_graph_bs, self.dummy_req)
+        sizes = determine_cuda_graph_bs(
+            config.cuda_graph_bs, config.cuda_graph_max_bs, config.max_running_req
+        )
+        self.graph_runner = GraphRunner(sizes, self.dummy_req)
         if isinstance(self.stream, CudaStream):
             self.graph_runner.capture(
                 self.model,

@@ -60,6 +60,21 @@ class GraphCaptureBuffer:
         self.positions[part].copy_(batch.positions)
 
 
+def determine_cuda_graph_bs(
+    cuda_graph_bs: Sequence[int] | None, cuda_graph_max_bs: int | None, max_running_req: int
+) -> list[int]:
+    """The decode batch sizes to pad to, ascending: those given, else the usual ones.
+
+    The usual ones are 1, 2, 4 and the multiples of 8 up to ``cuda_graph_max_bs``, and no larger
+    than ``max_running_req``: a batch can't be. With neither given there are none; mini-sglang
+    picks a maximum by the memory of the GPU then.
+    """
+    if cuda_graph_bs is not None:
+        return sorted(set(cuda_graph_bs))
+    largest = min(cuda_graph_max_bs or 0, max_running_req)
+    return [size for size in (1, 2, 4, *range(8, largest + 1, 8)) if size <= largest]
+
+
 class GraphRunner:
     """Pads to ``cuda_graph_bs``, sizes in any order; an empty list pads nothing.
 
