@@ -36,6 +36,10 @@ class Counter(anywidget.AnyWidget):
 '''
 
 
+class Text(str):
+    """A cell of a page that is Markdown, not code."""
+
+
 class Book:
     """A book below `folder` with the repository's _config.yml, extensions and static files."""
 
@@ -56,13 +60,14 @@ class Book:
         (folder / "_toc.yml").write_text("\n".join(toc) + "\n", encoding="utf-8")
 
     def write_page(self, name: str, cells: list[str]) -> None:
-        """A notebook with one code cell per text, under a heading with its name."""
+        """A notebook with one cell per text, under a heading with its name."""
         notebook = nbformat.v4.new_notebook()
         notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
         notebook.cells = [nbformat.v4.new_markdown_cell(f"# {name}", id="title")]
-        notebook.cells += [
-            nbformat.v4.new_code_cell(cell, id=f"cell-{i}") for i, cell in enumerate(cells)
-        ]
+        for i, cell in enumerate(cells):
+            kind = "markdown" if isinstance(cell, Text) else "code"
+            make = getattr(nbformat.v4, f"new_{kind}_cell")
+            notebook.cells.append(make(str(cell), id=f"cell-{i}"))
         nbformat.write(notebook, self.folder / "book" / f"{name}.ipynb")
 
     def build(self, *options: str) -> subprocess.CompletedProcess[str]:
@@ -72,7 +77,8 @@ class Book:
         return subprocess.run(
             [*command, *options],
             cwd=self.folder,
-            env=os.environ | {"NO_COLOR": "1", "PYTHONWARNINGS": "ignore"},
+            # The folder's own minisgl_lite is no package: the path leads to the real one.
+            env=os.environ | {"NO_COLOR": "1", "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
