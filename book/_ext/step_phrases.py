@@ -23,7 +23,6 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxRole
 
-from minisgl_lite.text import say
 from minisgl_lite.trace import Trace
 from minisgl_lite.viz.view import PANELS
 
@@ -31,6 +30,7 @@ logger = logging.getLogger(__name__)
 FORM = re.compile(r"(?P<words>.+?)\s*<(?P<event>[^\s<>]+)(?P<options>[^<>]*)>\s*", re.DOTALL)
 OPTIONS = ("panels", "pin", "view")
 SCRIPT = "step_phrases.js"
+HINT = "Shows this in the picture"
 
 
 class step_phrase(nodes.inline):
@@ -126,7 +126,7 @@ def check_phrases(app: Sphinx, doctree: nodes.document) -> None:
 def visit_html(self: Any, node: step_phrase) -> None:
     names = ("event", "panels", "pin", "view", "view-id")
     data = {f"data-{name}": node[name] for name in names if name in node}
-    data["data-hint"] = say("phrase.hint")
+    data["data-hint"] = HINT
     self.body.append(self.starttag(node, "span", "", CLASS="kvv-phrase", **data))
 
 
