@@ -8,6 +8,8 @@ from typing import Any
 
 from minisgl_lite.utils import align_ceil
 
+from .json_file import FLAG, NUMBER, NUMBERS, OBJECT, POSITIVE, TEXT, TEXTS, WHOLE, check_kinds
+
 
 @dataclass(frozen=True)
 class RotaryConfig:
@@ -90,8 +92,9 @@ class ModelConfig:
         for key in _REQUIRED:
             if hf.get(key) is None:
                 raise ValueError(f"config.json has no {key!r}; needed: {', '.join(_REQUIRED)}.")
+        check_kinds(hf, _KINDS, "config.json")
         heads = hf["num_attention_heads"]
-        head_dim = hf.get("head_dim") or hf["hidden_size"] // heads
+        head_dim = hf.get("head_dim") or hf["hidden_size"] // max(heads, 1)
         return cls(
             num_layers=hf["num_hidden_layers"],
             num_qo_heads=heads,
@@ -120,15 +123,67 @@ _REQUIRED = (
     "vocab_size",
 )
 
+_KINDS = {
+    "architectures": TEXTS,
+    "hidden_size": WHOLE,
+    "intermediate_size": WHOLE,
+    "max_position_embeddings": WHOLE,
+    "num_attention_heads": WHOLE,
+    "num_key_value_heads": WHOLE,
+    "num_hidden_layers": WHOLE,
+    "head_dim": WHOLE,
+    "vocab_size": WHOLE,
+    "sliding_window": WHOLE,
+    "use_sliding_window": FLAG,
+    "rms_norm_eps": POSITIVE,
+    "rope_theta": POSITIVE,
+    "partial_rotary_factor": POSITIVE,
+    "rope_parameters": OBJECT,
+    "rope_scaling": OBJECT,
+    "hidden_act": TEXT,
+    "model_type": TEXT,
+    "tie_word_embeddings": FLAG,
+}
+
+_SCALING_KINDS = {
+    "type": TEXT,
+    "rope_type": TEXT,
+    "rope_theta": POSITIVE,
+    "factor": POSITIVE,
+    "low_freq_factor": POSITIVE,
+    "high_freq_factor": POSITIVE,
+    "original_max_position_embeddings": POSITIVE,
+    "attention_factor": NUMBER,
+    "beta_fast": POSITIVE,
+    "beta_slow": POSITIVE,
+    "mscale": NUMBER,
+    "mscale_all_dim": NUMBER,
+    "truncate": FLAG,
+    "factors": NUMBERS,
+}
+
+_SCALING_NEEDS = {
+    "linear": ("factor",),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
+    "yarn": ("factor",),
+}
+
 
 def _rotary_config(hf: Mapping[str, Any], head_dim: int) -> RotaryConfig:
     """From ``rope_parameters`` (transformers 5) or ``rope_theta`` and ``rope_scaling`` (4)."""
     scaling = dict(hf.get("rope_parameters") or hf.get("rope_scaling") or {})
+    check_kinds(scaling, _SCALING_KINDS, "config.json, rope scaling")
     base = float(scaling.pop("rope_theta", None) or hf.get("rope_theta") or 10000.0)
     kind = scaling.pop("type", None)
     scaling.setdefault("rope_type", kind or "default")
     if scaling["rope_type"] in ("llama3", "yarn"):
         scaling.setdefault("original_max_position_embeddings", hf["max_position_embeddings"])
+    for key in _SCALING_NEEDS.get(scaling["rope_type"], ()):
+        if scaling.get(key) is None:
+            raise ValueError(
+                f"config.json: rope scaling {scaling['rope_type']!r} needs {key!r}, which is"
+                f" missing."
+            )
     return RotaryConfig(
         head_dim=head_dim,
         rotary_dim=int(head_dim * hf.get("partial_rotary_factor", 1.0)),

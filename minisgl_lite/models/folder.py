@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,29 +11,12 @@ from minisgl_lite.utils import require
 
 from .bpe import BPETokenizer
 from .config import ModelConfig
+from .json_file import IDS, check_kinds, read_json
 from .register import SUPPORTED_MODELS
 from .safetensors import SafetensorsFolder
 from .source import ModelSource
 from .tokenizer import Tokenizer
 from .weight import load_weight
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it holds no JSON object.
-    """
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: there is no such file.")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: not JSON: {error}.") from None
-    if not isinstance(content, dict):
-        raise ValueError(f"{path}: holds a {type(content).__name__}, expected a JSON object.")
-    return content
 
 
 class FolderSource(ModelSource):
@@ -54,12 +36,14 @@ class FolderSource(ModelSource):
             SUPPORTED_MODELS.assert_supported(self.whole_config.architectures[:1])
         except ValueError as error:
             raise ValueError(f"{self.path}: {error}") from None
-        self.eos_token_ids = _as_ids(self._generation_config().get("eos_token_id"))
-        self.eos_token_ids = self.eos_token_ids or _as_ids(hf.get("eos_token_id"))
+        self.eos_token_ids = self._eos_token_ids("generation_config.json")
+        self.eos_token_ids = self.eos_token_ids or self._eos_token_ids("config.json")
 
-    def _generation_config(self) -> dict[str, Any]:
-        path = self.path / "generation_config.json"
-        return read_json(path) if path.is_file() else {}
+    def _eos_token_ids(self, name: str) -> tuple[int, ...]:
+        path = self.path / name
+        settings = read_json(path) if path.is_file() else {}
+        check_kinds(settings, {"eos_token_id": IDS}, str(path))
+        return _as_ids(settings.get("eos_token_id"))
 
     def state_dict(self, dtype: torch.dtype, device: torch.device) -> dict[str, torch.Tensor]:
         return load_weight(SafetensorsFolder(self.path), self.whole_config, dtype, device)
@@ -68,7 +52,11 @@ class FolderSource(ModelSource):
         path = self.path / "tokenizer.json"
         if not path.is_file():
             raise ValueError(f"{path} is missing: this model takes token ids only.")
-        backend = require("tokenizers", extra="book").Tokenizer.from_file(str(path))
+        library = require("tokenizers", extra="book")
+        try:
+            backend = library.Tokenizer.from_file(str(path))
+        except Exception as error:  # the library raises no narrower class
+            raise ValueError(f"{path}: not a usable tokenizer: {error}.") from None
         options = self.path / "tokenizer_config.json"
         settings = read_json(options) if options.is_file() else {}
         return BPETokenizer(
@@ -85,8 +73,14 @@ class FolderSource(ModelSource):
             return path.read_text(encoding="utf-8")
         template = settings.get("chat_template")
         if isinstance(template, list):
-            named = {entry["name"]: entry["template"] for entry in template}
+            entries = [entry for entry in template if isinstance(entry, dict)]
+            named = {entry.get("name"): entry.get("template") for entry in entries}
             template = named.get("default")
+        if template is not None and not isinstance(template, str):
+            raise ValueError(
+                f"{self.path / 'tokenizer_config.json'}: 'chat_template' is a"
+                f" {type(template).__name__}, allowed: a text, or a list of named ones."
+            )
         return template
 
 
@@ -100,8 +94,8 @@ def _as_ids(value: Any) -> tuple[int, ...]:
 def _special_tokens(settings: dict[str, Any]) -> dict[str, str]:
     """The texts of bos and eos, written as a string or as an object with its ``content``."""
     found = {kind: settings.get(kind) for kind in ("bos_token", "eos_token")}
-    return {
-        kind: token["content"] if isinstance(token, dict) else token
+    texts = {
+        kind: token.get("content") if isinstance(token, dict) else token
         for kind, token in found.items()
-        if token is not None
     }
+    return {kind: text for kind, text in texts.items() if isinstance(text, str)}

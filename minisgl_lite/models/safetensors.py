@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from minisgl_lite.utils import require
+
+from .json_file import OBJECT, check_kinds, read_json
 
 # Buffers that old checkpoints carry along; they follow from the configuration.
 _DERIVED = ".rotary_emb.inv_freq"
@@ -57,9 +58,11 @@ def _weight_files(path: Path) -> list[Path]:
         raise FileNotFoundError(f"{path}: there is no *.safetensors file in it.")
     index = path / "model.safetensors.index.json"
     if index.is_file():
-        named = json.loads(index.read_text(encoding="utf-8")).get("weight_map", {})
-        for shard in sorted(set(named.values()) - {file.name for file in files}):
-            tensor = next(name for name, file in named.items() if file == shard)
+        content = read_json(index)
+        check_kinds(content, {"weight_map": OBJECT}, str(index))
+        named = content.get("weight_map") or {}
+        for shard in sorted({str(file) for file in named.values()} - {file.name for file in files}):
+            tensor = next(name for name, file in named.items() if str(file) == shard)
             raise FileNotFoundError(f"{path / shard} is missing; it holds {tensor!r} and others.")
     return files
 

@@ -89,3 +89,68 @@ def test_a_folder_without_tokenizer_says_so_when_one_is_asked_for(tmp_path: Path
     source = open_model(str(tmp_path))
     with pytest.raises(ValueError, match=r"tokenizer\.json is missing"):
         source.tokenizer()
+
+
+ODD_ENTRIES = [
+    ({"hidden_size": "64"}, "hidden_size"),
+    ({"hidden_size": True}, "hidden_size"),
+    ({"num_attention_heads": 0}, "num_qo_heads"),
+    ({"num_key_value_heads": [2]}, "num_key_value_heads"),
+    ({"vocab_size": 99.5}, "vocab_size"),
+    ({"head_dim": "8"}, "head_dim"),
+    ({"rms_norm_eps": "small"}, "rms_norm_eps"),
+    ({"rms_norm_eps": float("nan")}, "rms_norm_eps"),
+    ({"rope_theta": -1}, "rope_theta"),
+    ({"architectures": "LlamaForCausalLM"}, "architectures"),
+    ({"architectures": []}, "architectures"),
+    ({"architectures": [["Llama"]]}, "architectures"),
+    ({"rope_scaling": "linear"}, "rope_scaling"),
+    ({"rope_scaling": {"rope_type": 3}}, "rope_type"),
+    ({"rope_scaling": {"rope_type": "linear"}}, "'factor', which is missing"),
+    ({"rope_scaling": {"rope_type": "linear", "factor": "8"}}, "factor"),
+    ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "'low_freq_factor'"),
+    ({"sliding_window": "wide"}, "sliding_window"),
+    ({"tie_word_embeddings": "yes"}, "tie_word_embeddings"),
+    ({"model_type": 7}, "model_type"),
+    ({"eos_token_id": "</s>"}, "eos_token_id"),
+    ({"eos_token_id": [2, None]}, "eos_token_id"),
+]
+
+
+@pytest.mark.parametrize(("odd", "named"), ODD_ENTRIES)
+def test_an_odd_entry_of_the_config_is_named_in_one_line(
+    tmp_path: Path, odd: dict, named: str
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(BASE | odd))
+    with pytest.raises(ValueError) as error:
+        open_model(str(tmp_path))
+    text = str(error.value)
+    assert named in text and str(tmp_path) in text and "\n" not in text
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"weight_map": []}', '{"weight_map": {"w": 3}}'])
+def test_an_odd_index_is_named(tmp_path: Path, text: str) -> None:
+    write_folder(tmp_path, BASE)
+    (tmp_path / "model.safetensors.index.json").write_text(text)
+    with pytest.raises((ValueError, FileNotFoundError), match=str(tmp_path)):
+        open_model(str(tmp_path)).state_dict(torch.float32, CPU)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"model": 3}'])
+def test_an_odd_tokenizer_file_is_named(tmp_path: Path, text: str) -> None:
+    write_folder(tmp_path, BASE)
+    (tmp_path / "tokenizer.json").write_text(text)
+    with pytest.raises(ValueError, match=r"tokenizer\.json: not a usable tokenizer"):
+        open_model(str(tmp_path)).tokenizer()
+
+
+@pytest.mark.parametrize("template", [7, {"default": "x"}, [{"name": "default", "template": 3}]])
+def test_an_odd_chat_template_is_named(tmp_path: Path, template: object) -> None:
+    from tokenizers import Tokenizer
+    from tokenizers.models import BPE
+
+    write_folder(tmp_path, BASE)
+    Tokenizer(BPE()).save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
+    with pytest.raises(ValueError, match=r"tokenizer_config\.json: 'chat_template'"):
+        open_model(str(tmp_path)).tokenizer()
