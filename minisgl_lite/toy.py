@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -82,6 +83,17 @@ class Toy(Scheduler):
         )
         super().__init__(config, engine, MessageQueue(), managers=managers)
         self.config = config
+        self._settings: dict[str, Any] = {
+            "page_size": page_size,
+            "num_pages": num_pages,
+            "cache_type": cache_type,
+            "max_running_req": max_running_req,
+            "max_extend_tokens": max_extend_tokens,
+            "overlap": overlap,
+            "late": late,
+            "cuda_graph_bs": tuple(cuda_graph_bs),
+            "managers": managers,
+        }
         self.overlap = overlap
         self.tokenizer = WordTokenizer()
         self._answers: dict[int, list[int]] = {}
@@ -132,6 +144,21 @@ class Toy(Scheduler):
                 return
             self.step()
         raise RuntimeError(f"requests still wait after {max_turns} turns.")
+
+    def fork(self, **changes: Any) -> Toy:
+        """A new toy with other settings and nothing in it: ``toy.fork(page_size=2)``.
+
+        Words keep their numbers. This one is left as it is.
+
+        Raises:
+            ValueError: a setting has another name, or a value that is not allowed.
+        """
+        if unknown := sorted(set(changes) - set(self._settings)):
+            names = ", ".join(self._settings)
+            raise ValueError(f"a toy has no {', '.join(unknown)}; it has {names}.")
+        other = Toy(**(self._settings | changes))
+        other.tokenizer = self.tokenizer
+        return other
 
     def text(self, uid: int) -> str:
         """What request ``uid`` has been told so far."""

@@ -100,13 +100,14 @@ class LocalDriver(_Commands):
     Args:
         target: an ``LLM`` or ``Toy``; or a function that makes a scheduler from the settings of
             ``reset`` (keywords, each may be left out); or another ``Scheduler``, which can't be
-            reset.
+            reset. A toy answers a prompt that is typed with the prompt's own words.
         encode: prompt to token ids; by default the LLM's tokenizer, and for a scripted engine,
             which has none, numbers ("5, 6, 7").
         vocab: bytes of a token, for engines without a tokenizer, as ``Recorder`` takes it.
         overlap: use the overlap loop; an LLM knows for itself.
 
-    A reset of an LLM makes another one over the same weights and leaves the reader's own alone.
+    A reset of an LLM makes another one over the same weights and leaves the reader's own alone;
+    that of a toy makes another toy that knows the same words.
     """
 
     def __init__(
@@ -157,8 +158,8 @@ class LocalDriver(_Commands):
         params = SamplingParams(temperature=temperature, max_tokens=max_tokens)
         # Said at once rather than when the turn comes. No request has this uid.
         self.scheduler._check_request(UserMsg(-2, ids, params))
-        if isinstance(self.scheduler, Toy):
-            return {"uid": self.scheduler.add(ids.tolist(), max_tokens=max_tokens)}
+        if isinstance(self.scheduler, Toy):  # nobody wrote its answer: it says the prompt again
+            return {"uid": self.scheduler.add(ids.tolist(), ids.tolist(), max_tokens=max_tokens)}
         uid = self._new_uid()
         self._queue.send(UserMsg(uid, ids, params))
         return {"uid": uid}
@@ -229,13 +230,13 @@ class LocalDriver(_Commands):
         return {"meta": self._recorder.meta}
 
     def _remake(self, settings: dict[str, Any]) -> Scheduler:
+        if self._make is not None and not isinstance(self.scheduler, LLM):
+            return self._make(**settings)
         fork: Callable[..., Scheduler] | None = getattr(self.scheduler, "fork", None)
-        if fork is not None:
-            budget = settings.pop("budget", None)
-            return fork(**settings, **({} if budget is None else {"max_extend_tokens": budget}))
-        if self._make is None:
+        if fork is None:
             raise ValueError("this scheduler can't be made anew; give the driver a function")
-        return self._make(**settings)
+        budget = settings.pop("budget", None)
+        return fork(**settings, **({} if budget is None else {"max_extend_tokens": budget}))
 
     @property
     def _queue(self) -> Any:

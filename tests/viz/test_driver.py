@@ -232,7 +232,9 @@ def test_abort_acts_within_one_turn(make_driver: Callable[[], LocalDriver]) -> N
     assert (state.reqs[second].state, state.balance().in_flight) == ("done", 0)
 
 
-@pytest.mark.parametrize("make_driver", [scripted, overlapped, real, real_overlapped])
+@pytest.mark.parametrize(
+    "make_driver", [scripted, overlapped, real, real_overlapped, toy, late_toy]
+)
 def test_reset_makes_a_new_run_with_other_settings(make_driver: Callable[[], LocalDriver]) -> None:
     driver = make_driver()
     ask(driver, "add", prompt=[97, 98, 99, 100, 101], max_tokens=4)
@@ -249,7 +251,7 @@ def test_reset_makes_a_new_run_with_other_settings(make_driver: Callable[[], Loc
     assert ask(driver, "reset")["meta"]["loop"] == meta["loop"]
 
 
-@pytest.mark.parametrize("make_driver", [scripted, real])
+@pytest.mark.parametrize("make_driver", [scripted, real, toy])
 def test_a_reset_that_fails_leaves_the_run_as_it_was(
     make_driver: Callable[[], LocalDriver],
 ) -> None:
@@ -280,6 +282,37 @@ def test_reset_shares_the_weights_and_leaves_the_readers_llm_alone() -> None:
     ask(driver, "reset", page_size=1)
     assert first.closed and not llm.closed
     assert llm.generate(["abc"], SamplingParams(max_tokens=2))[0]["error"] is None
+
+
+def test_reset_of_a_toy_makes_another_that_knows_its_words() -> None:
+    before = Toy(page_size=4, num_pages=16)
+    before.add("the cat sat", says="down .")
+    driver = LocalDriver(before)
+    run_to_the_end(driver)
+    assert ask(driver, "reset", num_pages=12)["meta"]["num_pages"] == 12
+    assert driver.scheduler is not before
+    uid = ask(driver, "add", prompt="cat sat", max_tokens=3)["uid"]
+    frames = run_to_the_end(driver)
+    words = {before.tokenizer.decode([token]) for token in tokens_of(frames, uid)}
+    assert words == {"cat", "sat"}
+    assert before.text(1) == "down ." and before.turn > 0
+
+
+def test_a_toy_answers_a_typed_prompt_with_its_own_words() -> None:
+    driver = toy()
+    uid = ask(driver, "add", prompt="one two three", max_tokens=4)["uid"]
+    shown = tokens_of(run_to_the_end(driver), uid)
+    assert [driver.scheduler.tokenizer.decode([token]) for token in shown] == [
+        "one",
+        "two",
+        "three",
+        "three",
+    ]
+
+
+def test_a_toy_has_no_other_settings() -> None:
+    with pytest.raises(ValueError, match="a toy has no colour; it has page_size, num_pages, "):
+        Toy().fork(colour="red")
 
 
 def test_prompts_as_text_go_through_the_tokenizer() -> None:

@@ -286,7 +286,7 @@ def test_when_nothing_is_left_the_notebook_keeps_the_run(wire: Wire) -> None:
 def test_an_error_is_an_answer(wire: Wire) -> None:
     assert "not one of" in wire.ask(op="fly")["error"]
     assert wire.ask(op="add", prompt="", max_tokens=2)["error"]
-    assert "can't be made anew" in wire.ask(op="reset", page_size=2)["error"]
+    assert "page_size 0 is not allowed" in wire.ask(op="reset", page_size=0)["error"]
 
 
 def test_a_driver_that_breaks_is_an_answer_too(trace: Trace) -> None:
@@ -306,13 +306,7 @@ def test_messages_that_are_none_of_ours_are_left_alone(wire: Wire) -> None:
     assert wire.sent == []
 
 
-def test_reset_begins_a_new_history() -> None:
-    from minisgl_lite.viz.driver import LocalDriver
-
-    def make(**settings: Any) -> Toy:
-        return Toy(**({"page_size": 4, "num_pages": 8} | settings))
-
-    wire = Wire(LocalDriver(make))
+def test_reset_begins_a_new_history(wire: Wire) -> None:
     wire.ask(op="add", prompt="5, 6, 7", max_tokens=2)
     wire.ask(op="step")
     answer = wire.ask(op="reset", page_size=2, num_pages=16)
