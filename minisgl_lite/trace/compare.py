@@ -2,16 +2,26 @@
 
 Runs with another page size, policy or loop have other frames, but the same requests: so their
 output tokens are compared first, by request and number. Only when all of them agree are the frames
-compared, turn by turn.
+compared, turn by turn: first by what requests can tell of (pages, rows, lengths, batches), then by
+the prefix cache's own books, which only one of two caches may keep.
+
+``viz/static/compare.js`` answers the same; a test holds one against the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-Frames = Sequence[dict[str, Any]]
+Frame: TypeAlias = "dict[str, Any]"
+Frames: TypeAlias = "Sequence[Frame]"
+
+# The order in which entries are compared: what a reader would name first stands first.
+ENTRIES = (
+    *("phase", "turn", "sub", "lane", "batch", "rank", "fault", "reject", "refuse", "admit"),
+    *("alloc", "free", "release", "batch_info", "tokens", "table", "reqs", "stored", "tree"),
+)
 
 
 @dataclass(frozen=True)
@@ -56,22 +66,34 @@ def _token_difference(left: Frames, right: Frames) -> Difference | None:
     return None
 
 
-def _what(left: dict[str, Any], right: dict[str, Any]) -> tuple[Any, Any]:
+def _without_books(frame: Frame) -> Frame:
+    """The frame without the tree and the nodes that requests hold."""
+    known = {name: part for name, part in frame.items() if name != "tree"}
+    reqs = {
+        uid: {name: value for name, value in req.items() if name != "node"}
+        for uid, req in frame.get("reqs", {}).items()
+    }
+    return known | {"reqs": {uid: req for uid, req in reqs.items() if req}}
+
+
+def _what(left: Frame, right: Frame) -> tuple[Frame, Frame]:
     """The first entry of two frames that differs, with its name."""
-    for key in [*left, *(key for key in right if key not in left)]:
+    others = sorted({*left, *right} - {*ENTRIES})
+    for key in (*ENTRIES, *others):
         if left.get(key) != right.get(key):
             return {key: left.get(key)}, {key: right.get(key)}
     raise AssertionError("the frames are equal")
 
 
-def first_difference(left: Frames, right: Frames) -> Difference | None:
-    """By request and output token, else by turn; None when the runs are equal."""
-    if difference := _token_difference(left, right):
-        return difference
+def _first_frame(left: Frames, right: Frames) -> Difference | None:
     for i, (mine, other) in enumerate(zip(left, right, strict=False)):
         if mine != other:
             turn = min(mine["turn"], other["turn"])
             return Difference("turn", i, i, *_what(mine, other), turn=turn)
+    return None
+
+
+def _end_of_one(left: Frames, right: Frames) -> Difference | None:
     if len(left) == len(right):
         return None
     i = min(len(left), len(right))
@@ -85,4 +107,15 @@ def first_difference(left: Frames, right: Frames) -> Difference | None:
         first and first["phase"],
         second and second["phase"],
         turn=extra["turn"],
+    )
+
+
+def first_difference(left: Frames, right: Frames) -> Difference | None:
+    """By request and output token, else by turn; None when the runs are equal."""
+    told = [[_without_books(frame) for frame in frames] for frames in (left, right)]
+    return (
+        _token_difference(left, right)
+        or _first_frame(*told)
+        or _end_of_one(left, right)
+        or _first_frame(left, right)
     )
