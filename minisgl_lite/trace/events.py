@@ -89,7 +89,7 @@ def _shown(entry: Sequence[Any], uid: int) -> bool:
 
 def find_event(frames: Sequence[dict[str, Any]], event: str) -> int:
     """The index of the first frame that fits ``event``. Raises ValueError, with what is allowed."""
-    match = _NAME.fullmatch(event)
+    match = _NAME.fullmatch(event) if isinstance(event, str) else None
     if match is None:
         raise ValueError(f"event {event!r} is not one of: {_FORMS}; #2 behind it is the second")
     kind, nth = match["kind"], int(match["nth"] or 1)

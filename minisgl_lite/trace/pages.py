@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
+from ..text import say
 from .faults import Fault
 
 FREE = "free"
@@ -49,10 +50,10 @@ class PageOwners:
         owner = self.of_slot(slot)
         if owner is None:
             dummy = slot // self.page_size == self.num_pages
-            return "lies in the dummy page" if dummy else "lies outside the pool"
-        if owner == FREE:
-            return "is free"
-        return "is in the prefix cache" if owner == CACHED else f"is r{owner}'s own"
+            return say(f"sanitizer.owner.{'dummy' if dummy else 'outside'}")
+        if owner in (FREE, CACHED):
+            return say(f"sanitizer.owner.{owner}")
+        return say("sanitizer.owner.request", uid=owner)
 
     def readers(self, start: int) -> Iterator[tuple[int, int]]:
         """(uid, first position) of each living row that points into the page."""
@@ -70,18 +71,23 @@ class PageOwners:
         for page, start in enumerate(starts, start=first_page):
             where = {"uid": uid, "position": page * self.page_size, "slot": start}
             if (misfit := self._misfit(start)) is not None:
-                text = f"turn {turn}: page start {start} was handed out to r{uid}; it {misfit}"
-                yield Fault("not-a-page", text, turn, **where, expected="a free page", found=misfit)
+                text = say(
+                    "sanitizer.handed.misfit", turn=turn, start=start, uid=uid, misfit=misfit
+                )
+                wanted = say("sanitizer.want.free")
+                yield Fault("not-a-page", text, turn, **where, expected=wanted, found=misfit)
                 continue
             if self.of_slot(start) != FREE:
                 found = self.describe(start)
-                text = (
-                    f"turn {turn}: page {start // self.page_size} (slot {start}) was handed out to"
-                    f" r{uid} for its position {page * self.page_size}; it {found}"
+                text = say(
+                    "sanitizer.handed.twice",
+                    turn=turn,
+                    page=start // self.page_size,
+                    found=found,
+                    **where,
                 )
-                yield Fault(
-                    "handed-out-twice", text, turn, **where, expected="a free page", found=found
-                )
+                wanted = say("sanitizer.want.free")
+                yield Fault("handed-out-twice", text, turn, **where, expected=wanted, found=found)
             self.owner[start // self.page_size] = uid
             self._granted[start] = (row, page)
         if (live := self.rows.get(row)) is not None:
@@ -92,36 +98,29 @@ class PageOwners:
         verb = "evicted" if evicted else "freed"
         for start in starts:
             self._take_back_grant(start)
-            if (misfit := self._misfit(start)) is not None:
-                text = f"turn {turn}: page start {start} was {verb}; it {misfit}"
-                yield Fault("not-a-page", text, turn, slot=start, expected="a page", found=misfit)
-                continue
             page = start // self.page_size
+            values = {"turn": turn, "page": page, "slot": start}
+            if (misfit := self._misfit(start)) is not None:
+                text = say(f"sanitizer.{verb}.misfit", **values, misfit=misfit)
+                wanted = say("sanitizer.want.page")
+                yield Fault("not-a-page", text, turn, slot=start, expected=wanted, found=misfit)
+                continue
             if self.owner[page] == FREE:
-                text = f"turn {turn}: page {page} (slot {start}) was {verb}, but it is free already"
-                yield Fault(
-                    "double-free", text, turn, slot=start, expected="a page in use", found="free"
-                )
+                text = say(f"sanitizer.{verb}.free", **values)
+                wanted, found = say("sanitizer.want.used"), say("sanitizer.found.free")
+                yield Fault("double-free", text, turn, slot=start, expected=wanted, found=found)
             elif self.owner[page] == CACHED and not evicted:
-                text = (
-                    f"turn {turn}: page {page} (slot {start}) was freed, but it is in the prefix"
-                    f" cache: the next hit there would be handed somebody else's K/V"
-                )
+                text = say("sanitizer.freed.cached", **values)
+                wanted, found = say("sanitizer.want.own"), say("sanitizer.found.cached")
                 yield Fault(
-                    "freed-while-cached",
-                    text,
-                    turn,
-                    slot=start,
-                    expected="a request's own page",
-                    found="in the prefix cache",
+                    "freed-while-cached", text, turn, slot=start, expected=wanted, found=found
                 )
             for uid, position in self.readers(start):
-                text = (
-                    f"turn {turn}: page {page} (slot {start}) was {verb}, but r{uid} lives and"
-                    f" reads it at position {position}"
+                text = say(f"sanitizer.{verb}.read", **values, uid=uid, position=position)
+                wanted = say("sanitizer.want.unread")
+                yield Fault(
+                    f"{verb}-in-use", text, turn, uid, position, slot=start, expected=wanted
                 )
-                kind = "evicted-in-use" if evicted else "freed-in-use"
-                yield Fault(kind, text, turn, uid, position, slot=start, expected="no reader")
                 break
             self.owner[page] = FREE
 
@@ -146,5 +145,5 @@ class PageOwners:
         if self.of_slot(start) is None:
             return self.describe(start)
         if start % self.page_size:
-            return f"does not begin a page of {self.page_size}"
+            return say("sanitizer.owner.inside", P=self.page_size)
         return None

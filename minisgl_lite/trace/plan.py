@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from ..text import say
 from .faults import Fault
 from .shadow import Chain
 
@@ -105,10 +106,7 @@ def check_positions(plan: Plan) -> Iterator[Fault]:
     given = plan.batch.positions[plan.index].tolist()
     for place, position in zip(plan.places, given, strict=True):
         if position != place.position:
-            text = (
-                f"turn {plan.turn}: r{place.uid}'s token at position {place.position} is about to"
-                f" be computed as if it stood at position {position}"
-            )
+            text = say("sanitizer.position", turn=plan.turn, found=position, **place._asdict())
             yield Fault(
                 "wrong-position",
                 text,
@@ -127,12 +125,15 @@ def check_places(plan: Plan, pages: PageOwners) -> Iterator[Fault]:
     for place, slot, cell in zip(plan.places, plan.slots.tolist(), cells, strict=True):
         if pages.of_slot(slot) == place.uid and cell == slot:
             continue
-        found = (
-            pages.describe(slot) if pages.of_slot(slot) != place.uid else f"row says slot {cell}"
-        )
-        text = (
-            f"turn {plan.turn}: r{place.uid} is about to write position {place.position} to slot"
-            f" {slot}, but that slot {pages.describe(slot)}; its row says slot {cell}"
+        owner = pages.describe(slot)
+        mine = pages.of_slot(slot) == place.uid
+        text = say(
+            "sanitizer.place",
+            turn=plan.turn,
+            slot=slot,
+            owner=owner,
+            cell=cell,
+            **place._asdict(),
         )
         yield Fault(
             "write-place",
@@ -140,8 +141,8 @@ def check_places(plan: Plan, pages: PageOwners) -> Iterator[Fault]:
             plan.turn,
             *place,
             slot=slot,
-            expected=f"slot {cell}, its own",
-            found=found,
+            expected=say("sanitizer.want.cell", cell=cell),
+            found=say("sanitizer.found.cell", cell=cell) if mine else owner,
         )
     if plan.padded:
         yield from _check_dummies(plan, pages)
@@ -152,9 +153,10 @@ def _check_dummies(plan: Plan, pages: PageOwners) -> Iterator[Fault]:
     padding[plan.index] = False
     for slot in plan.batch.out_loc[padding].tolist():
         if pages.of_slot(slot) is not None:
-            found = pages.describe(slot)
-            text = f"turn {plan.turn}: a padding row is about to write slot {slot}, which {found}"
-            yield Fault("write-place", text, plan.turn, slot=slot, expected="the dummy page")
+            owner = pages.describe(slot)
+            text = say("sanitizer.padding", turn=plan.turn, slot=slot, owner=owner)
+            wanted = say("sanitizer.want.dummy")
+            yield Fault("write-place", text, plan.turn, slot=slot, expected=wanted)
 
 
 def feed(plan: Plan) -> Iterator[Fault]:
@@ -171,10 +173,7 @@ def feed(plan: Plan) -> Iterator[Fault]:
 
 
 def wrong_token(turn: int, place: Place, own: int, given: int) -> Fault:
-    text = (
-        f"turn {turn}: the model was given token {given} as r{place.uid}'s position"
-        f" {place.position}, but the request has {own} there"
-    )
+    text = say("sanitizer.token", turn=turn, given=given, own=own, **place._asdict())
     return Fault("wrong-token", text, turn, *place, expected=str(own), found=str(given))
 
 

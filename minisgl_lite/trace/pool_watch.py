@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ..text import say
 from .faults import Fault
 from .plan import Place, Plan, Reads, make_reads
 from .shadow import Chain, Shadow, fingerprint
@@ -103,21 +104,24 @@ class PoolWatch:
         first = int(bad.nonzero()[0, 0])
         place, slot = plan.places[first], int(plan.slots[first])
         found = self._content_of(layer, slot)
-        where = ""
+        where, values = "", dict[str, int]()
         if wanted is None:
-            where = "; store_kv was not called"
+            where = ".uncalled"
         elif (other := self._search(int(wanted[first]))) is not None:
-            where = f"; they stand in slot {other[1]}" + (
-                "" if other[0] == layer else f" of layer {other[0]}"
-            )
-        text = (
-            f"turn {plan.turn}, layer {layer}: K/V of r{place.uid}'s position {place.position} were"
-            f" not written to slot {slot} = out_loc[{int(plan.index[first])}]{where};"
-            f" slot {slot} holds {found}"
+            where = ".elsewhere" if other[0] == layer else ".layer"
+            values = {"other": other[1], "other_layer": other[0]}
+        text = say(
+            f"sanitizer.stored{where}",
+            turn=plan.turn,
+            layer=layer,
+            slot=slot,
+            i=int(plan.index[first]),
+            found=found,
+            **place._asdict(),
+            **values,
         )
-        return Fault(
-            "not-stored", text, plan.turn, *place, layer, slot, f"r{place.uid}'s new K/V", found
-        )
+        wanted_text = say("sanitizer.want.stored", uid=place.uid)
+        return Fault("not-stored", text, plan.turn, *place, layer, slot, wanted_text, found)
 
     def _search(self, wanted: int) -> tuple[int, int] | None:
         """The (layer, slot) where these K/V stand instead. Reads the whole pool."""
@@ -153,11 +157,16 @@ class PoolWatch:
         outside = reads.outside.get(at)
         found = self._content_of(layer, slot)
         if outside is not None:
-            slot, found = outside, "nothing: it lies outside the pool"
+            slot, found = outside, say("sanitizer.found.outside")
         expected = _wanted(reads.chains[at], place)
-        text = (
-            f"turn {plan.turn}, layer {layer}: r{place.uid} reads slot {slot} as its position"
-            f" {place.position} and needs {expected}; the slot holds {found}"
+        text = say(
+            "sanitizer.stale",
+            turn=plan.turn,
+            layer=layer,
+            slot=slot,
+            expected=expected,
+            found=found,
+            **place._asdict(),
         )
         return Fault("stale-read", text, plan.turn, *place, layer, slot, expected, found)
 
@@ -166,20 +175,26 @@ class PoolWatch:
         written = self.shadow.who(layer, slot)
         now = fingerprint(*self.rows(layer, reads.slots[at : at + 1]))
         origin = self.shadow.find(int(now[0]))
-        found = "other K/V, written past the engine"
+        found = say("sanitizer.found.foreign")
         if origin is not None:
-            found = f"a copy of layer {origin[0]}, slot {origin[1]} ({self.shadow.who(*origin)})"
-        text = (
-            f"turn {plan.turn}, layer {layer}: r{place.uid} reads slot {slot} as its position"
-            f" {place.position}; it held {written}, but was overwritten since and holds {found}"
+            who = self.shadow.who(*origin)
+            found = say("sanitizer.found.copy", layer=origin[0], slot=origin[1], who=who)
+        text = say(
+            "sanitizer.overwritten",
+            turn=plan.turn,
+            layer=layer,
+            slot=slot,
+            written=written,
+            found=found,
+            **place._asdict(),
         )
         return Fault("overwritten", text, plan.turn, *place, layer, slot, str(written), found)
 
     def _content_of(self, layer: int, slot: int) -> str:
         writer = self.shadow.who(layer, slot)
         if writer is None:
-            return "nothing that was ever written"
-        return f"K/V of {writer}"
+            return say("sanitizer.found.never")
+        return say("sanitizer.found.kv", who=writer)
 
     # ---- what is there at the start ------------------------------------------------------------
     def adopt(self, chain: Chain, slots: list[int], first: int) -> None:
@@ -201,6 +216,6 @@ def _wanted(chain: Chain, place: Place) -> str:
     before = [chain.token(i) for i in range(max(0, place.position - 4), place.position)]
     token = chain.token(place.position)
     if not before:
-        return f"K/V of token {token} at the beginning"
+        return say("sanitizer.want.first", token=token)
     dots = "…, " if place.position > 4 else ""
-    return f"K/V of token {token} after [{dots}{', '.join(map(str, before))}]"
+    return say("sanitizer.want.after", token=token, before=dots + ", ".join(map(str, before)))

@@ -26,6 +26,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ..hooks import ORDER_SANITIZER, Listener, Release
+from ..text import say
 from .faults import Fault, KVSanitizerError
 from .pages import CACHED, FREE, LiveRow, PageOwners
 from .plan import Place, Plan, check_places, check_positions, feed, make_plan, wrong_token
@@ -155,11 +156,11 @@ class KVSanitizer(Listener):
         """Layers that stored nothing in a step that the device has run."""
         for layer in sorted(set(range(self._pool.pool.num_layers)) - plan.layers):
             place, slot = plan.places[0], int(plan.slots[0])
-            text = (
-                f"turn {plan.turn}, layer {layer}: stored nothing in this step; K/V of"
-                f" r{place.uid}'s position {place.position} are missing in slot {slot}"
+            text = say(
+                "sanitizer.skipped", turn=plan.turn, layer=layer, slot=slot, **place._asdict()
             )
-            yield Fault("not-stored", text, plan.turn, *place, layer, slot, "new K/V", "nothing")
+            wanted, found = say("sanitizer.want.new"), say("sanitizer.found.nothing")
+            yield Fault("not-stored", text, plan.turn, *place, layer, slot, wanted, found)
 
     def _adopt(self, scheduler: Scheduler) -> None:
         """Take over what an engine that has run already holds."""

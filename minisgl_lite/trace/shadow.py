@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import torch
 
+from ..text import say
+
 NEVER = 0  # the prefix of a slot that was never written; no chain gives it
 
 _SEED = 0x9E3779B97F4A7C15
@@ -97,9 +99,7 @@ class Writer(NamedTuple):
     turn: int
 
     def __str__(self) -> str:
-        if self.uid < 0:
-            return f"position {self.position} of a prefix that was there before the sanitizer"
-        return f"r{self.uid}'s position {self.position}, written in turn {self.turn}"
+        return say(f"sanitizer.writer{'.before' if self.uid < 0 else ''}", **self._asdict())
 
 
 class Shadow:

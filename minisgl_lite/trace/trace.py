@@ -101,6 +101,7 @@ from .compare import Difference, first_difference
 from .events import find_event
 from .packing import pack, unpack
 from .replay import Replay, State
+from .soundness import check_frames, check_meta
 
 FORMAT = "minisgl-lite-trace"
 VERSION = 1
@@ -167,10 +168,15 @@ class Trace:
                 f"{source} has trace version {version!r}, this package reads version {VERSION}; "
                 "record it anew: minisgl-lite generate PROMPT --trace FILE"
             )
-        if "packed" in data:
-            data = data | {"frames": _unpacked(data, source)}
-        if missing := [key for key in ("digest", "meta", "vocab", "frames") if key not in data]:
+        frames = "packed" if "packed" in data else "frames"
+        if missing := [key for key in ("digest", "meta", "vocab", frames) if key not in data]:
             raise TraceError(f"{source} is incomplete: {', '.join(missing)} missing")
+        try:
+            check_meta(data["meta"])
+        except ValueError as error:
+            raise TraceError(f"{source} was changed: {error}") from None
+        if frames == "packed":
+            data = data | {"frames": _unpacked(data, source)}
         try:
             vocab = {int(token): bytes.fromhex(text) for token, text in data["vocab"].items()}
         except (AttributeError, TypeError, ValueError):
@@ -181,6 +187,10 @@ class Trace:
                 f"{source} was changed after it was recorded: its digest is {trace.digest()[:12]}, "
                 f"the file says {str(data['digest'])[:12]}"
             )
+        try:
+            check_frames(trace.meta, trace.frames)
+        except ValueError as error:
+            raise TraceError(f"{source} holds no run: {error}") from None
         return trace
 
     # ---- as a file ---------------------------------------------------------------------------
@@ -205,7 +215,7 @@ class Trace:
     def _parse(cls, data: bytes, source: str) -> Trace:
         try:
             content = json.loads(data)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise TraceError(f"{source} is cut short or not JSON: {error}") from None
         return cls.from_dict(content, source=source)
 
