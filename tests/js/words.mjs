@@ -5,4 +5,5 @@ import { useWords } from "../../minisgl_lite/viz/static/words.js";
 const read = (path) => JSON.parse(readFileSync(new URL(path, import.meta.url), "utf8"));
 export const catalogue = read("../../minisgl_lite/text/en.json");
 export const runs = read("./run.json");
+export const pairs = read("./pairs.json");
 useWords(catalogue);
