@@ -20,6 +20,8 @@ from ..text import CATALOGUE
 
 STATIC = Path(__file__).parent / "static"
 ENTRY = "widget.js"
+# Said by Python only, in errors and findings: a page does not carry them.
+PYTHON_WORDS = ("driver.", "sanitizer.")
 
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w.-]+)";\n', re.MULTILINE)
 _TOP_LEVEL = re.compile(
@@ -88,7 +90,8 @@ def module_source() -> str:
     sources: dict[str, str] = {}
     _order(ENTRY, sources)
     entry = sources.pop(ENTRY)
-    words = json.dumps(CATALOGUE, ensure_ascii=False, separators=(",", ":"))
+    catalogue = {k: v for k, v in CATALOGUE.items() if not k.startswith(PYTHON_WORDS)}
+    words = json.dumps(catalogue, ensure_ascii=False, separators=(",", ":"))
     return join_modules({**sources, "catalogue": f"useWords({words});", ENTRY: entry})
 
 

@@ -27,6 +27,7 @@ from ..llm import LLM
 from ..message import AbortBackendMsg, UserMsg
 from ..scheduler import Scheduler
 from ..scheduler.scheduler import ForwardData
+from ..text import say
 from ..toy import Toy
 from ..trace import KVSanitizer, Recorder, Trace
 from ..trace.describe import TokenBytes, Vocab
@@ -57,7 +58,7 @@ class _Commands:
         op = command.get("op") if isinstance(command, dict) else None
         method = getattr(self, f"_{op}", None) if op in self.OPS else None
         if method is None:
-            return self._answer(error=f"op {op!r} is not one of: {', '.join(self.OPS)}")
+            return self._answer(error=say("driver.op", op=repr(op), ops=", ".join(self.OPS)))
         try:
             extra = method(**{key: value for key, value in command.items() if key != "op"})
         except TypeError as error:
@@ -152,8 +153,8 @@ class LocalDriver(_Commands):
     def _add(
         self, prompt: str | Sequence[int], max_tokens: int = 16, temperature: float = 0.0
     ) -> dict[str, Any]:
-        _check("max_tokens", max_tokens, int, "a number, 1 or more")
-        _check("temperature", temperature, (int, float), "a number, 0 or more")
+        _check("max_tokens", max_tokens, int, "count")
+        _check("temperature", temperature, (int, float), "temperature")
         ids = torch.tensor(self._ids(prompt), dtype=torch.int32)
         params = SamplingParams(temperature=temperature, max_tokens=max_tokens)
         # Said at once rather than when the turn comes. No request has this uid.
@@ -171,9 +172,9 @@ class LocalDriver(_Commands):
             return encode(prompt)
         ids = list(prompt)
         for token in ids:
-            _check("token id", token, int, "a number of the vocabulary")
+            _check(say("driver.token"), token, int, "token")
             if not 0 <= token < 2**31:
-                raise ValueError(f"token id {token} is outside the vocabulary")
+                raise ValueError(say("driver.token.outside", token=token))
         return ids
 
     def _new_uid(self) -> int:
@@ -203,11 +204,12 @@ class LocalDriver(_Commands):
         """Between two turns everything pauses."""
 
     def _abort(self, uid: int) -> None:
-        _check("uid", uid, int, "a request's number")
+        _check("uid", uid, int, "uid")
         alive = sorted({*self.scheduler._live_uids(), *self._waiting_uids()})
         if uid not in alive:
-            names = ", ".join(f"r{other}" for other in alive) or "no request"
-            raise ValueError(f"r{uid} does not run; {names} can be aborted")
+            names = ", ".join(f"r{other}" for other in alive)
+            key = "driver.abort.other" if alive else "driver.abort.none"
+            raise ValueError(say(key, uid=uid, names=names))
         self._queue.send(AbortBackendMsg(uid))
 
     def _waiting_uids(self) -> list[int]:
@@ -217,11 +219,11 @@ class LocalDriver(_Commands):
     def _reset(self, **settings: Any) -> dict[str, Any]:
         for name, value in settings.items():
             if name not in SETTINGS:
-                raise ValueError(f"{name} can't be set; {', '.join(SETTINGS)} can")
+                raise ValueError(say("driver.setting", name=name, settings=", ".join(SETTINGS)))
             if name != "cache_type":
-                _check(name, value, int, "a number, 1 or more")
+                _check(name, value, int, "count")
                 if value < 1:
-                    raise ValueError(f"{name} {value} is not allowed: 1 or more")
+                    raise ValueError(say("driver.setting.low", name=name, value=value))
         scheduler = self._remake(settings)
         if isinstance(self._made, LLM):
             self._made.close()
@@ -234,7 +236,7 @@ class LocalDriver(_Commands):
             return self._make(**settings)
         fork: Callable[..., Scheduler] | None = getattr(self.scheduler, "fork", None)
         if fork is None:
-            raise ValueError("this scheduler can't be made anew; give the driver a function")
+            raise ValueError(say("driver.reset.never"))
         budget = settings.pop("budget", None)
         return fork(**settings, **({} if budget is None else {"max_extend_tokens": budget}))
 
@@ -290,33 +292,31 @@ class TraceDriver(_Commands):
         """Between two turns everything pauses."""
 
     def _add(self, **_: Any) -> None:
-        raise ValueError("this is a recorded run; a live one, in a notebook, takes prompts")
+        raise ValueError(say("driver.recorded.add"))
 
     def _abort(self, **_: Any) -> None:
-        raise ValueError(
-            "this is a recorded run; in a live one, in a notebook, requests can be aborted"
-        )
+        raise ValueError(say("driver.recorded.abort"))
 
     def _reset(self, **settings: Any) -> dict[str, Any]:
         """From the beginning; other settings would need another run."""
         other = [name for name, value in settings.items() if self._trace.meta.get(name) != value]
         if other:
-            raise ValueError(f"this is a recorded run; its {', '.join(other)} can't be changed")
+            raise ValueError(say("driver.recorded.reset", names=", ".join(other)))
         self._at = self._sent = 0
         self._words = set()
         return {"meta": self._trace.meta}
 
 
 def _check(name: str, value: Any, kind: type | tuple[type, ...], allowed: str) -> None:
+    """``allowed``: what the catalogue has under ``driver.allowed.``."""
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise ValueError(f"{name} {value!r} is not {allowed}")
+        wanted = say(f"driver.allowed.{allowed}")
+        raise ValueError(say("driver.type", name=name, value=repr(value), wanted=wanted))
 
 
 def _numbers(prompt: str) -> list[int]:
     """Token ids as a reader types them."""
     words = prompt.replace(",", " ").split()
     if not all(word.isdecimal() for word in words):
-        raise ValueError(
-            f"prompt {prompt!r}: this engine has no tokenizer, type token ids: 5, 6, 7"
-        )
+        raise ValueError(say("driver.numbers", prompt=repr(prompt)))
     return [int(word) for word in words]

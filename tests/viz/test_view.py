@@ -8,10 +8,12 @@ import re
 import subprocess
 import sys
 import zlib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from minisgl_lite import viz
 from minisgl_lite.text import CATALOGUE, say
 from minisgl_lite.toy import Toy
 from minisgl_lite.trace import Recorder, Trace
@@ -22,6 +24,8 @@ from minisgl_lite.viz.sentences import token_text
 from .runs import FIXTURE, busy_run, fixture
 
 pytest.importorskip("anywidget")
+
+PACKAGE = Path(viz.__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
@@ -101,13 +105,27 @@ def test_every_key_that_the_views_name_is_in_the_catalogue() -> None:
 
 
 def test_every_word_of_the_catalogue_is_used() -> None:
-    source = "\n".join(path.read_text(encoding="utf-8") for path in assets.STATIC.glob("*.js"))
+    python = [*PACKAGE.glob("trace/*.py"), *PACKAGE.glob("viz/*.py")]
+    files = [*assets.STATIC.glob("*.js"), *python]
+    source = "\n".join(path.read_text(encoding="utf-8") for path in files)
     literals = set(re.findall(r'"([\w.]+)"', source))
     prefixes = {m for m in re.findall(r"`([\w.]+)\.\$\{", source)}
+    # Python's: f"sanitizer.{verb}.free", f"sanitizer.writer{end}"
+    made = re.findall(r'say\(\s*f"([^"]+)"', source)
+    patterns = [re.sub(r"\\\{.*?\\\}", r"[\\w.]*", re.escape(text)) for text in made]
     for key in CATALOGUE:
         base = re.sub(r"\.(one|many)$", "", key)
-        made = any(key.startswith(prefix + ".") for prefix in prefixes)
-        assert base in literals or key in literals or made, f"{key} is used nowhere"
+        built = any(key.startswith(prefix + ".") for prefix in prefixes)
+        built = built or any(re.fullmatch(pattern, key) for pattern in patterns)
+        assert base in literals or key in literals or built, f"{key} is used nowhere"
+
+
+def test_a_page_carries_no_words_that_only_python_says() -> None:
+    source = assets.module_source()
+    for key in CATALOGUE:
+        assert (f'"{key}":' in source) != key.startswith(assets.PYTHON_WORDS), key
+    scripts = "\n".join(path.read_text(encoding="utf-8") for path in assets.STATIC.glob("*.js"))
+    assert not re.search(rf'"({"|".join(map(re.escape, assets.PYTHON_WORDS))})', scripts)
 
 
 def test_words_are_filled_in_from_python_too() -> None:
