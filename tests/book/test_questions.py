@@ -29,10 +29,10 @@ Because.
 """)
 LOOKS = """(card) => {
   const looks = (node) => {
-    const style = getComputedStyle(node);
-    return [style.color, style.backgroundColor, style.borderColor, style.boxShadow, style.fontWeight];
+    const { color, backgroundColor, borderColor, boxShadow, fontWeight } = getComputedStyle(node);
+    return [color, backgroundColor, borderColor, boxShadow, fontWeight];
   };
-  return JSON.stringify([...[card, card.firstElementChild].map(looks)]);
+  return JSON.stringify([card, card.firstElementChild].map(looks));
 }"""
 
 pytestmark = pytest.mark.browser
