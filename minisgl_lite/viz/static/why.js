@@ -1,0 +1,444 @@
+// Why? What a frame decided, from the state before it: how long a hit is, who is evicted, who waits, who takes a page.
+// Each rule is worked out anew and held against what was recorded. Where the two differ, nothing is explained.
+
+import { depthOf } from "./replay.js";
+import { slotText } from "./sentences.js";
+import { isolate } from "./tokens.js";
+import { count, number, say } from "./words.js";
+
+/** Nodes that stayed, of which a card says why. */
+const STAYED = 4;
+
+/**
+ * @typedef {Object} Card
+ * @property {string} question
+ * @property {string[]} lines the answer
+ */
+
+/** @param {number} n @param {number} P */
+const upTo = (n, P) => Math.ceil(n / P) * P;
+const downTo = (n, P) => Math.floor(n / P) * P;
+
+// ---- how long a hit is ------------------------------------------------------------------------------
+
+/**
+ * How far a prompt agrees with what is in the tree, token by token, and what stands there where it ends.
+ * @param {Map<number, import("./replay.js").Node>} tree
+ * @param {number[]} ids
+ * @returns {{same: number, others: number[]}} `others`: the tokens that the tree has at position `same`
+ */
+export function agreement(tree, ids) {
+  let same = 0;
+  let others = [];
+  const found = (at, token) => {
+    if (at > same) others = [];
+    same = Math.max(same, at);
+    if (at === same && token !== undefined && !others.includes(token)) others.push(token);
+  };
+  const walk = (id, depth) => {
+    for (const child of tree.get(id).children) {
+      const { key } = tree.get(child);
+      let n = 0;
+      while (n < key.length && depth + n < ids.length && key[n] === ids[depth + n]) n++;
+      if (n === key.length) {
+        found(depth + n);
+        walk(child, depth + n);
+      } else found(depth + n, key[n]);
+    }
+  };
+  walk(0, 0);
+  return { same, others };
+}
+
+/**
+ * How many tokens of a prompt the rules let match: whole pages that agree, never the last token.
+ * @param {number} same tokens that agree
+ * @param {number} length of the prompt
+ * @param {number} P
+ * @returns {{hit: number, why: "last"|"end"|"border"|"token"}}
+ */
+export function hitOf(same, length, P) {
+  const [agree, may] = [downTo(same, P), downTo(length - 1, P)];
+  if (agree > may) return { hit: may, why: "last" };
+  if (same === length) return { hit: agree, why: "end" };
+  return { hit: agree, why: same > agree ? "border" : "token" };
+}
+
+/** @param {import("./replay.js").Req} req */
+const promptOf = (req) => req.ids.slice(0, req.input_len);
+
+/**
+ * @param {any} entry of the frame's `admit`
+ * @param {Facts} f
+ * @returns {Card|null}
+ */
+function hitCard(entry, f) {
+  const { before, state, meta, tokens } = f;
+  const req = state.reqs.get(entry.uid);
+  if (before.reqs.get(entry.uid)?.row !== null) {
+    return { question: say("why.again.q", { uid: req.uid }), lines: [say("why.again", { from: number(req.cached_len) })] };
+  }
+  const question = count("why.hit.q", entry.matched, { uid: req.uid });
+  if (meta.cache_type === "naive") return entry.matched ? null : { question, lines: [say("why.hit.naive")] };
+  const ids = promptOf(req);
+  const { same, others } = agreement(before.tree, ids);
+  const { hit, why } = hitOf(same, ids.length, meta.page_size);
+  if (hit !== entry.matched) return null;
+  const P = meta.page_size;
+  const name = (id) => `“${isolate(tokens.short(id))}”`;
+  const values = {
+    same: number(same), hit: number(hit), length: number(ids.length), may: number(ids.length - 1), last: number(ids.length - 1), P,
+    end: number(hit + P), rest: number(same - hit), mine: same < ids.length ? name(ids[same]) : "", theirs: others.slice(0, 2).map(name).join(` ${say("why.or")} `),
+  };
+  const lines = [];
+  if (before.tree.size === 1) lines.push(say("why.hit.empty"));
+  else if (why === "last") lines.push(say("why.hit.last", values), hit < ids.length - 1 ? say("why.hit.last.pages", values) : "");
+  else if (why === "end") lines.push(say("why.hit.end", values));
+  else {
+    lines.push(same ? count("why.hit.same", same, values) : "", say(others.length ? "why.hit.differs" : "why.hit.ends", values));
+    if (why === "border") lines.push(say("why.hit.border", values));
+  }
+  return { question, lines: [...lines, twin(req, ids, hit, f)].filter(Boolean) };
+}
+
+/** A living request that begins with more of the same tokens, which are not in the tree yet. */
+function twin(req, ids, hit, { state, before, frame, meta }) {
+  const order = (frame.admit ?? []).map((entry) => entry.uid);
+  for (const other of state.reqs.values()) {
+    const first = before.reqs.get(other.uid)?.row !== null || order.indexOf(other.uid) < order.indexOf(req.uid);
+    if (other.uid === req.uid || other.row === null || !first) continue;
+    let n = 0;
+    while (n < ids.length && n < other.ids.length && ids[n] === other.ids[n]) n++;
+    if (hitOf(n, ids.length, meta.page_size).hit > hit) return say("why.hit.twin", { uid: other.uid, n: number(n) });
+  }
+  return "";
+}
+
+// ---- the budget and the queue -----------------------------------------------------------------------
+
+/** Prompt tokens that each request of the frame takes in. */
+const portions = ({ frame, state }) =>
+  (frame.admit ?? []).map((entry) => {
+    const req = state.reqs.get(entry.uid);
+    return { uid: entry.uid, chunk: entry.chunk, from: req.cached_len, n: req.device_len - req.cached_len };
+  });
+
+const who = (uids) => (uids.length ? uids.map((uid) => `r${uid}`).join(", ") : say("why.nobody"));
+
+/** @param {Facts} f @returns {Card[]} */
+function budgetCards(f) {
+  const all = portions(f);
+  const used = all.reduce((sum, part) => sum + part.n, 0);
+  const budget = f.meta.budget;
+  const cards = [];
+  const last = all[all.length - 1];
+  if (used !== budget || !last) return cards;
+  const values = { budget: number(budget), used: number(used - last.n), left: number(last.n), who: who(all.slice(0, -1).map((part) => part.uid)) };
+  if (last.chunk) {
+    const rest = number(f.state.reqs.get(last.uid).input_len - last.from);
+    const key = all.length > 1 ? "why.chunk.shared" : "why.chunk";
+    cards.push({ question: say("why.chunk.q", { uid: last.uid, n: number(last.n), rest }), lines: [say(key, { ...values, uid: last.uid, rest })] });
+  }
+  const waiting = waitingIn(f);
+  if (!f.frame.refuse && waiting.length) {
+    cards.push({ question: count("why.wait.q", waiting.length, { who: who(waiting) }), lines: [say("why.wait.budget", { ...values, who: who(all.map((part) => part.uid)) })] });
+  }
+  return cards;
+}
+
+/** @param {Facts} f @returns {number[]} */
+const waitingIn = (f) => [...f.state.reqs.values()].filter((req) => req.state === "waiting").map((req) => req.uid);
+
+/** What a running request may still ask for, in tokens of whole pages. The last token is never written. */
+export function stillNeeded(req, P) {
+  return Math.max(0, upTo(req.max_device_len - 1, P) - upTo(req.cached_len, P));
+}
+
+/** @param {Map<number, import("./replay.js").Node>} tree */
+function evictable(tree) {
+  let sum = 0;
+  for (const node of tree.values()) if (node.ref === 0) sum += node.key.length;
+  return sum;
+}
+
+/** @param {Facts} f @returns {Card|null} */
+function waitCard(f) {
+  const refuse = f.frame.refuse;
+  if (!refuse) return null;
+  const req = f.state.reqs.get(refuse.uid);
+  const question = count("why.wait.q", 1, { who: `r${refuse.uid}` });
+  const lines = refuse.why === "rows" ? rowLines(f) : pageLines(refuse, req, f);
+  if (!lines.length) return null;
+  const behind = waitingIn(f).filter((uid) => uid !== refuse.uid);
+  if (behind.length) lines.push(count("why.wait.behind", behind.length, { who: who(behind) }));
+  return { question, lines };
+}
+
+function rowLines({ state, meta }) {
+  const holders = [...state.reqs.values()].filter((req) => req.row !== null).map((req) => req.uid);
+  return holders.length === meta.rows ? [count("why.wait.rows", meta.rows, { who: who(holders) })] : [];
+}
+
+function pageLines(refuse, req, f) {
+  const { state, before, frame, meta } = f;
+  const P = meta.page_size;
+  const out = req.max_device_len - req.input_len;
+  const hit = meta.cache_type === "naive" ? 0 : hitOf(agreement(before.tree, promptOf(req)).same, req.input_len, P).hit;
+  const total = upTo(req.input_len + out, P);
+  const lines = [];
+  if (total - hit === refuse.need) {
+    const values = { uid: req.uid, input: number(req.input_len), out: number(out), total: number(total), P, hit: number(hit), need: number(refuse.need) };
+    lines.push(say(hit ? "why.wait.need.hit" : "why.wait.need", values));
+  } else lines.push(say("why.wait.need.bare", { uid: req.uid, need: number(refuse.need) }));
+  const free = state.free.length * P;
+  const cached = evictable(state.tree);
+  const values = { available: number(refuse.available), free: number(free), pages: number(state.free.length), cached: number(cached) };
+  lines.push(say(free + cached === refuse.available ? "why.wait.available" : "why.wait.available.bare", values));
+  if (refuse.reserved) {
+    const promised = promises(f);
+    const sum = promised.reduce((n, part) => n + part.n, 0);
+    const list = promised.filter((part) => part.n).map((part) => `r${part.uid}: ${number(part.n)}`).join(", ");
+    lines.push(say(sum === refuse.reserved ? "why.wait.reserved" : "why.wait.reserved.bare", { reserved: number(refuse.reserved), list }));
+  }
+  const short = refuse.need + refuse.reserved - refuse.available;
+  const sums = { need: number(refuse.need), reserved: number(refuse.reserved), available: number(refuse.available) };
+  const more = refuse.reserved ? ".reserved" : "";
+  if (short > 0) lines.push(say(`why.wait.short${more}`, { ...sums, short: number(short) }));
+  else {
+    // It would fit if its own hit were not locked for it first.
+    const locks = pathTokens(state.tree, promptOf(req), hit);
+    if (refuse.need + refuse.reserved <= refuse.available - locks) return [];
+    lines.push(say(`why.wait.lock${more}`, { ...sums, locks: number(locks), left: number(refuse.available - locks) }));
+  }
+  return lines;
+
+  /** To whom how many tokens are promised: those that run, and those taken before it in this frame. */
+  function promises() {
+    const now = new Set((frame.admit ?? []).map((entry) => entry.uid));
+    return [...state.reqs.values()].filter((other) => other.row !== null && other.state !== "aborted").map((other) => ({
+      uid: other.uid, n: now.has(other.uid) ? upTo(other.max_device_len, P) - upTo(other.cached_len, P) : stillNeeded(other, P),
+    }));
+  }
+}
+
+/** Evictable tokens on the path that a prompt's first `hit` tokens take. */
+function pathTokens(tree, ids, hit) {
+  let sum = 0;
+  let id = 0;
+  for (let depth = 0; depth < hit; ) {
+    const next = tree.get(id).children.map((child) => tree.get(child)).find((node) => node.key.every((token, i) => depth + i < hit && token === ids[depth + i]));
+    if (!next) break;
+    if (next.ref === 0) sum += next.key.length;
+    depth += next.key.length;
+    id = next.id;
+  }
+  return sum;
+}
+
+// ---- who is evicted ---------------------------------------------------------------------------------
+
+/**
+ * The leaves that least recent use takes until `size` tokens are gone: what the rule says.
+ * @param {Map<number, import("./replay.js").Node>} tree
+ * @param {number} size
+ * @returns {number[]} node ids in order
+ */
+export function leastRecent(tree, size) {
+  const children = new Map([...tree.values()].map((node) => [node.id, node.children.length]));
+  const leaves = [...tree.values()].filter((node) => node.id && node.ref === 0 && !node.children.length);
+  const order = [];
+  for (let gone = 0; gone < size && leaves.length; ) {
+    leaves.sort((a, b) => a.time - b.time || a.id - b.id);
+    const node = leaves.shift();
+    order.push(node.id);
+    gone += node.key.length;
+    children.set(node.parent, children.get(node.parent) - 1);
+    const parent = tree.get(node.parent);
+    if (parent.id && parent.ref === 0 && children.get(parent.id) === 0) leaves.push(parent);
+  }
+  return order;
+}
+
+/** Requests whose handle runs through a node. @param {import("./replay.js").State} state @param {number} id */
+export function holdersOf(state, id) {
+  const holders = [];
+  for (const req of state.reqs.values()) {
+    if (req.row === null) continue;
+    for (let at = req.node; at !== null && at !== undefined && at !== 0; at = state.tree.get(at)?.parent) if (at === id) holders.push(req.uid);
+  }
+  return holders;
+}
+
+/** The text of a node's tokens. */
+const nodeText = (node, tokens) => {
+  const parts = node.key.slice(0, 6).map((id) => tokens.short(id)).join("");
+  return isolate(node.key.length > 6 ? `${parts}…` : parts);
+};
+
+/**
+ * Why a node of the tree is not evicted while those in `gone` are.
+ * @param {import("./replay.js").State} before
+ * @param {import("./replay.js").Node} node
+ * @param {Set<number>} gone
+ * @param {number} last time of the last one that goes
+ */
+export function stayWords(before, node, gone, last) {
+  const values = { node: node.id, time: node.time };
+  if (node.ref) return say("why.stay.locked", { ...values, who: who(holdersOf(before, node.id)), n: node.ref });
+  if (node.children.some((child) => !gone.has(child))) return say("why.stay.inner", values);
+  return say(node.children.length && node.time <= last ? "why.stay.enough" : "why.stay.later", values);
+}
+
+/** @param {Facts} f @returns {Card|null} */
+function evictCard(f) {
+  const { before, frame, trace, index, meta, tokens } = f;
+  const P = meta.page_size;
+  const gone = (frame.tree ?? []).filter((op) => op[0] === "del").map((op) => op[1]);
+  const next = trace.frames[index + 1];
+  const need = next?.phase === "allocate" && next.turn === frame.turn ? (next.free?.take ?? 0) : 0;
+  const missing = need - before.free.length;
+  if (missing <= 0 || !gone.length) return null;
+  const rule = leastRecent(before.tree, missing * P);
+  if (rule.join() !== gone.join()) return null;
+  const put = frame.free?.put ?? [];
+  const lines = [say("why.evict.need", { need: number(need), free: number(before.free.length), missing: number(missing) })];
+  for (const id of gone.slice(0, STAYED)) {
+    const node = before.tree.get(id);
+    const key = node.children.length ? "why.evict.parent" : id === gone[0] ? "why.evict.leaf" : "why.evict.then";
+    lines.push(say(key, { node: id, text: nodeText(node, tokens), time: node.time, slots: slotText(node.value) }));
+  }
+  if (gone.length > STAYED) lines.push(say("more", { n: number(gone.length - STAYED) }));
+  if (put.length > missing) lines.push(say("why.evict.whole", { got: number(put.length), missing: number(missing) }));
+  const set = new Set(gone);
+  const last = before.tree.get(gone[gone.length - 1]).time;
+  const stayed = [...before.tree.values()].filter((node) => node.id && !set.has(node.id)).sort((a, b) => a.time - b.time || a.id - b.id);
+  lines.push(...stayed.slice(0, STAYED).map((node) => stayWords(before, node, set, last)));
+  if (stayed.length > STAYED) lines.push(count("why.stay.more", stayed.length - STAYED));
+  return { question: count("why.evict.q", gone.length, { nodes: gone.slice(0, STAYED).join(", ") }), lines };
+}
+
+// ---- who takes a page -------------------------------------------------------------------------------
+
+/**
+ * For each request of the batch that is being made: the pages it has and needs.
+ * @param {any} trace
+ * @param {number} index a frame "allocate" or "prepare"
+ * @param {import("./replay.js").State} state before or after it: it changes no lengths
+ * @returns {{uid: number, from: number, to: number, first: number, last: number, starts: number[]}[]} null: the record differs
+ */
+export function pagesTaken(trace, index, state) {
+  const P = trace.meta.page_size;
+  const { turn } = trace.frames[index];
+  let at = index;
+  while (at + 1 < trace.frames.length && trace.frames[at].phase !== "prepare" && trace.frames[at + 1].turn === turn) at++;
+  const info = trace.frames[at].batch_info;
+  if (!info) return null;
+  let from = at;
+  while (from > 0 && trace.frames[from - 1].turn === turn && trace.frames[from].phase !== "allocate") from--;
+  const took = new Map((trace.frames[from].phase === "allocate" ? trace.frames[from].alloc : []).map((entry) => [entry[0], entry]));
+  const out = [];
+  for (const [i, uid] of info.uids.entries()) {
+    if (uid < 0) continue;
+    const [begin, end] = [info.cached[i], info.cached[i] + info.ext[i]];
+    const [first, last] = [Math.ceil(begin / P), Math.ceil(end / P)];
+    const entry = took.get(uid);
+    if (entry ? entry[1] !== first || entry[2] !== last : last > first) return null;
+    out.push({ uid, from: begin, to: end, first, last, starts: entry ? entry[3] : [] });
+  }
+  return out;
+}
+
+/** In words why one request takes so many pages. @param {{uid: number, from: number, to: number, first: number, last: number, starts: number[]}} r @param {number} P */
+export function takeWords(r, P) {
+  const n = r.last - r.first;
+  const values = {
+    uid: r.uid, from: r.from, last: r.to - 1, to: r.to, P, page: r.first, pages: number(r.last), has: number(r.first), starts: r.starts.slice(0, 6).join(", "),
+    begin: downTo(r.from, P), end: downTo(r.from, P) + P,
+  };
+  if (n === 0) return say(r.to - r.from === 1 ? "why.room.one" : "why.room.many", { ...values, page: Math.floor(r.from / P) });
+  if (P === 1) return count("why.take.slot", n, values);
+  if (r.to - r.from === 1) return say("why.take.begins", values);
+  return count("why.take", n, values);
+}
+
+/** @param {Facts} f @returns {Card|null} */
+function takeCard(f) {
+  if (f.frame.phase === "prepare" && f.state.took) return null; // told one sub-step earlier
+  const all = pagesTaken(f.trace, f.index, f.state);
+  if (!all?.length) return null;
+  const taken = all.reduce((sum, r) => sum + r.last - r.first, 0);
+  const shown = [...all].sort((a, b) => b.last - b.first - (a.last - a.first)).slice(0, 6);
+  const lines = shown.map((r) => takeWords(r, f.meta.page_size));
+  if (all.length > shown.length) lines.push(count("sentence.more", all.length - shown.length));
+  return { question: taken ? count("why.take.q", taken) : say("why.room.q"), lines };
+}
+
+// ---- what becomes of a slot -------------------------------------------------------------------------
+
+/**
+ * Why the pinned slot is what it is, and what would make it free.
+ * @param {import("./slots.js").View} view
+ * @param {number} slot
+ * @returns {Card|null}
+ */
+export function slotCard(view, slot) {
+  const { state, slots } = view;
+  const P = state.P;
+  if (slot < 0 || slot >= state.N * P) return null;
+  const question = say("why.slot.q", { slot });
+  const id = slots.node[slot];
+  if (id >= 0) {
+    const node = state.tree.get(id);
+    const values = { node: id, from: depthOf(state.tree, node), to: depthOf(state.tree, node) + node.key.length, time: node.time };
+    const lines = [say("why.slot.tree", values)];
+    if (node.ref) return { question, lines: [...lines, count("why.slot.locked", node.ref, { who: who(holdersOf(state, id)) })] };
+    const order = leastRecent(state.tree, Infinity);
+    const at = order.indexOf(id);
+    if (at < 0) return null;
+    lines.push(at ? count("why.slot.later", at, values) : say("why.slot.next", values));
+    if (node.children.length) lines.push(say("why.slot.inner"));
+    return { question, lines };
+  }
+  const start = slot - (slot % P);
+  const place = state.free.indexOf(start);
+  if (place >= 0) return { question, lines: [place ? count("why.slot.free", place, { start }) : say("why.slot.head", { start })] };
+  const req = state.reqs.get(slots.uid[slot]);
+  if (!req || req.row === null) return null;
+  const page = Math.floor(slots.pos[slot] / P);
+  const whole = (page + 1) * P <= req.cached_len;
+  return { question, lines: [say("why.slot.own", { uid: req.uid, page, start }), say(view.meta.cache_type === "naive" ? "why.slot.naive" : whole ? "why.slot.whole" : "why.slot.tail", { uid: req.uid })] };
+}
+
+// ---- all of it --------------------------------------------------------------------------------------
+
+/**
+ * @typedef {Object} Facts
+ * @property {any} trace
+ * @property {any} meta
+ * @property {number} index
+ * @property {any} frame
+ * @property {import("./replay.js").State} before the state before the frame
+ * @property {import("./replay.js").State} state the state after it
+ * @property {{short: (id: number) => string}} tokens
+ */
+
+/** Whether there may be something to explain in a frame. @param {any} frame */
+export function asksWhy(frame) {
+  return !!frame && !!(frame.admit?.length || frame.refuse || frame.phase === "evict" || (frame.phase === "allocate" && frame.alloc?.length));
+}
+
+/**
+ * What was decided in a frame, and why.
+ * @param {Facts} f
+ * @returns {Card[]}
+ */
+export function whyCards(f) {
+  if (!f.frame) return [];
+  const make = {
+    admit: () => [...(f.frame.admit ?? []).map((entry) => hitCard(entry, f)), ...budgetCards(f), waitCard(f)],
+    evict: () => [evictCard(f)],
+    allocate: () => [takeCard(f)],
+    prepare: () => [takeCard(f)],
+  }[f.frame.phase];
+  return make ? make().filter((card) => card !== null) : [];
+}
