@@ -30,15 +30,18 @@ class CacheManagerCreator(Protocol):
 
 
 SUPPORTED_CACHE_MANAGER: Registry[CacheManagerCreator] = Registry("cache type")
+"""Prefix caches by name; register your own under another name."""
 
 
 @SUPPORTED_CACHE_MANAGER.register("naive")
 def create_naive_cache(device: torch.device) -> BasePrefixCache:
+    """The cache that matches and keeps nothing."""
     return NaivePrefixCache(device=device)
 
 
 @SUPPORTED_CACHE_MANAGER.register("radix")
 def create_radix_cache(device: torch.device) -> BasePrefixCache:
+    """The cache that keeps prefixes in a tree."""
     return RadixPrefixCache(device=device)
 
 

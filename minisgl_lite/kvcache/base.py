@@ -39,6 +39,9 @@ class BaseKVCachePool(ABC):
         Args:
             k, v: (T, H_kv, D), or (T, H_kv·D), of the pool's dtype.
             out_loc: (T,) int32 or int64 slots. Changes the pool, only at these slots of this layer.
+
+        Raises:
+            ValueError: there is no such layer, or shapes, dtypes or devices do not fit.
         """
 
     @property
@@ -89,6 +92,18 @@ class MatchResult(NamedTuple):
     cuda_handle: BaseCacheHandle
 
 
+def check_insert(input_ids: torch.Tensor, indices: torch.Tensor) -> None:
+    """What ``insert_prefix`` is given: one slot for each token."""
+    if len(input_ids) != len(indices):
+        raise ValueError(f"{len(input_ids)} tokens and {len(indices)} slots: one slot per token.")
+
+
+def check_evict(size: int) -> None:
+    """What ``evict`` is asked for."""
+    if type(size) is not int or size < 0:
+        raise ValueError(f"can't evict {size!r} tokens: a whole number of 0 or more is needed.")
+
+
 class BasePrefixCache(ABC):
     """Remembers which slots hold the K/V of which token prefix, in whole pages.
 
@@ -103,6 +118,10 @@ class BasePrefixCache(ABC):
         """Protect the handle's prefix from eviction once more, or (``unlock``) once less.
 
         Moves tokens between ``evictable_size`` and ``protected_size``; the content stays.
+
+        Raises:
+            RuntimeError: the prefix was evicted since it was matched, or is unlocked more often
+                than it was locked; nothing is changed.
         """
 
     @abstractmethod
@@ -115,6 +134,9 @@ class BasePrefixCache(ABC):
 
         What is known already keeps its old slots: the caller frees ``indices`` below the result's
         ``cached_len``. Slots are copied, never kept as views.
+
+        Raises:
+            ValueError: not one slot for each token; nothing is changed.
         """
 
     @abstractmethod
@@ -124,12 +146,13 @@ class BasePrefixCache(ABC):
         More may be forgotten, since entries go whole. ``size`` 0 does nothing.
 
         Raises:
+            ValueError: ``size`` is no whole number of 0 or more.
             RuntimeError: ``size`` is more than ``evictable_size``; nothing is changed.
         """
 
     @abstractmethod
     def reset(self) -> None:
-        """Forget everything.
+        """Forget everything, and give no slot back: ``CacheManager.reset`` keeps the pages.
 
         Raises:
             RuntimeError: something is locked; nothing is changed.

@@ -67,6 +67,10 @@ class MHAKVCache(BaseKVCachePool):
     ) -> None:
         from ..kernel import store_cache
 
+        if not 0 <= layer_id < self._num_layers:
+            raise ValueError(
+                f"layer_id {layer_id} is not in this pool: 0 to {self._num_layers - 1}."
+            )
         store_cache(
             k_cache=self._k_buffer[layer_id].view(self._storage_shape),  # (N'·P, H_kv, D)
             v_cache=self._v_buffer[layer_id].view(self._storage_shape),

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import torch
 
-from .base import BaseCacheHandle, BasePrefixCache, InsertResult, MatchResult, SizeInfo
+from .base import (
+    BaseCacheHandle,
+    BasePrefixCache,
+    InsertResult,
+    MatchResult,
+    SizeInfo,
+    check_evict,
+    check_insert,
+)
 
 
 class NaiveCacheHandle(BaseCacheHandle):
@@ -38,9 +46,11 @@ class NaivePrefixCache(BasePrefixCache):
         return MatchResult(NaiveCacheHandle(self.empty_tensor))
 
     def insert_prefix(self, input_ids: torch.Tensor, indices: torch.Tensor) -> InsertResult:
+        check_insert(input_ids, indices)
         return InsertResult(0, NaiveCacheHandle(self.empty_tensor))
 
     def evict(self, size: int) -> torch.Tensor:
+        check_evict(size)
         if size > 0:
             raise RuntimeError(f"can't evict {size} tokens: the naive cache keeps none.")
         return self.empty_tensor

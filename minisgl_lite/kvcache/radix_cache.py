@@ -24,7 +24,15 @@ import torch
 from ..core import get_global_ctx
 from ..kernel import fast_compare_key
 from ..utils import align_down
-from .base import BaseCacheHandle, BasePrefixCache, InsertResult, MatchResult, SizeInfo
+from .base import (
+    BaseCacheHandle,
+    BasePrefixCache,
+    InsertResult,
+    MatchResult,
+    SizeInfo,
+    check_evict,
+    check_insert,
+)
 
 KEY_FN: TypeAlias = Callable[[torch.Tensor], Hashable]
 
@@ -137,6 +145,8 @@ class RadixPrefixCache(BasePrefixCache):
 
     def lock_handle(self, handle: BaseCacheHandle, unlock: bool = False) -> None:
         assert isinstance(handle, RadixCacheHandle)
+        if not unlock:
+            self._check_attached(handle.node)
         for node in _path(handle.node):
             if unlock:
                 if node.ref_count <= 0:
@@ -158,6 +168,7 @@ class RadixPrefixCache(BasePrefixCache):
         return MatchResult(RadixCacheHandle(prefix_len, node))
 
     def insert_prefix(self, input_ids: torch.Tensor, indices: torch.Tensor) -> InsertResult:
+        check_insert(input_ids, indices)
         insert_len = align_down(len(input_ids), self.page_size)
         input_ids, indices = input_ids[:insert_len], indices[:insert_len]
         node, prefix_len = self._tree_walk(input_ids)
@@ -166,6 +177,7 @@ class RadixPrefixCache(BasePrefixCache):
         return InsertResult(prefix_len, RadixCacheHandle(insert_len, node))
 
     def evict(self, size: int) -> torch.Tensor:
+        check_evict(size)
         if size > self.evictable_size:
             raise RuntimeError(
                 f"can't evict {size} tokens: {self.evictable_size} are evictable,"
@@ -221,6 +233,21 @@ class RadixPrefixCache(BasePrefixCache):
             raise RuntimeError(
                 f"the counters say evictable {self.evictable_size}, protected"
                 f" {self.protected_size}; the nodes hold {evictable} and {protected}."
+            )
+
+    def _check_attached(self, node: RadixTreeNode) -> None:
+        """Only leaves are evicted: a node that its parent knows has all its ancestors, too."""
+        if node.is_root():
+            top = node
+        elif node.parent.children.get(self.key_fn(node._key)) is not node:
+            raise RuntimeError(
+                f"node {node.uuid} was evicted since it was matched; match the prefix anew."
+            )
+        else:
+            *_, top = (step.parent for step in _path(node))
+        if top is not self.root_node:
+            raise RuntimeError(
+                f"node {node.uuid} is not of this cache, or of its time before a reset."
             )
 
     def _collect_leave_nodes_for_evict(self) -> list[RadixTreeNode]:

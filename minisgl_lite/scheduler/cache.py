@@ -30,6 +30,9 @@ class CacheManager:
     """
 
     def __init__(self, num_pages: int, page_size: int, page_table: torch.Tensor, type: str) -> None:
+        for name, value in (("num_pages", num_pages), ("page_size", page_size)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} {value!r} is not allowed: a whole number of 1 or more.")
         self.device = page_table.device
         self.num_pages = num_pages
         self.page_size = page_size
@@ -71,6 +74,18 @@ class CacheManager:
         if req.input_len == 0:
             raise ValueError(f"request {req.uid} has an empty prompt; there is nothing to match.")
         return self.prefix_cache.match_prefix(req.input_ids[: req.input_len - 1])
+
+    def reset(self) -> None:
+        """Forget all prefixes; their pages join the tail of the queue, least recently used first.
+
+        Raises:
+            RuntimeError: live requests hold some of them; nothing is changed.
+        """
+        evictable, protected = self.prefix_cache.size_info
+        if protected > 0:
+            raise RuntimeError(f"can't reset: {protected} tokens are locked by live requests.")
+        if evictable > 0:
+            self._evict(evictable)
 
     def lock(self, handle: BaseCacheHandle) -> None:
         self.prefix_cache.lock_handle(handle, unlock=False)
@@ -192,13 +207,16 @@ class CacheManager:
         """Take page starts, (needed_pages,) int32, from the head; evict when the queue is short."""
         missing = needed_pages - len(self._queue)
         if missing > 0:
-            evicted = self.prefix_cache.evict(missing * self.page_size)
-            pages = evicted[:: self.page_size].tolist()
-            self._queue.extend(pages)
-            if self.hooks.active:
-                self.hooks.emit("on_evict", pages)
+            self._evict(missing * self.page_size)
         taken = [self._queue.popleft() for _ in range(needed_pages)]
         return to_device(taken, torch.int32, self.device)
+
+    def _evict(self, size: int) -> None:
+        """Move at least ``size`` tokens' pages from the prefix cache to the tail of the queue."""
+        pages = self.prefix_cache.evict(size)[:: self.page_size].tolist()
+        self._queue.extend(pages)
+        if self.hooks.active:
+            self.hooks.emit("on_evict", pages)
 
     def _free(self, indices: torch.Tensor) -> None:
         """Return whole pages, given as their token slots in order: (pages·P,)."""

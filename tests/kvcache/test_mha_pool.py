@@ -132,3 +132,11 @@ def test_create_kvcache_pool_reads_the_model_config() -> None:
     )
     assert pool._kv_buffer.shape == (2, 3, 6, 2, 2, 8)
     assert pool.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("layer", [-1, 99])
+def test_store_refuses_a_layer_that_is_not_there(layer: int) -> None:
+    pool = make_pool()
+    with pytest.raises(ValueError, match=f"layer_id {layer} is not in this pool"):
+        pool.store_kv(rows(1), rows(1), torch.tensor([0], dtype=torch.int32), layer)
+    assert (pool._kv_buffer == -1).all()

@@ -41,3 +41,10 @@ def test_only_zero_tokens_can_be_evicted(cache: BasePrefixCache) -> None:
     assert cache.evict(0).tolist() == []
     with pytest.raises(RuntimeError, match="1"):
         cache.evict(1)
+
+
+def test_misuse_is_refused_as_by_the_other_policy(cache: BasePrefixCache) -> None:
+    with pytest.raises(ValueError, match="-1 tokens"):
+        cache.evict(-1)
+    with pytest.raises(ValueError, match="2 tokens and 1 slots"):
+        cache.insert_prefix(torch.tensor([1, 2]), torch.tensor([0]))

@@ -361,3 +361,51 @@ def test_long_shared_prefixes_match_quickly() -> None:
     for _ in range(20):
         assert cache.match_prefix(ids).cuda_handle.cached_len == 100_000
     assert time.perf_counter() - start < 5.0  # a loop over tensors would take minutes
+
+
+# --- misuse: refused before anything changes ------------------------------------------------------
+
+
+def test_a_handle_whose_prefix_was_evicted_can_not_be_locked() -> None:
+    cache = make_cache()
+    insert(cache, [1, 2], 0)
+    handle = match(cache, [1, 2])
+    cache.evict(2)
+    with pytest.raises(RuntimeError, match="node 1 was evicted since it was matched"):
+        cache.lock_handle(handle)
+    assert sizes(cache) == (0, 0)
+    insert(cache, [1, 2], 4)  # the same prefix again is another node
+    with pytest.raises(RuntimeError, match="match the prefix anew"):
+        cache.lock_handle(handle)
+    assert sizes(cache) == (2, 0)
+
+
+def test_a_handle_of_another_cache_can_not_be_locked() -> None:
+    cache, other = make_cache(), make_cache()
+    for handle in (insert(other, [1, 2], 0).handle, match(other, [9])):
+        with pytest.raises(RuntimeError, match="not of this cache"):
+            cache.lock_handle(handle)
+
+
+def test_a_handle_from_before_a_reset_can_not_be_locked() -> None:
+    cache = make_cache()
+    handle = insert(cache, [1, 2], 0).handle
+    cache.reset()
+    with pytest.raises(RuntimeError, match="time before a reset"):
+        cache.lock_handle(handle)
+
+
+def test_an_insert_needs_a_slot_for_each_token() -> None:
+    cache = make_cache()
+    with pytest.raises(ValueError, match="3 tokens and 2 slots"):
+        cache.insert_prefix(ints([1, 2, 3]), ints([0, 1]))
+    assert snapshot(cache) == {}
+
+
+@pytest.mark.parametrize("size", [-1, 0.5, True, None, "2"])
+def test_evict_takes_whole_numbers(size: object) -> None:
+    cache = make_cache()
+    insert(cache, [1, 2], 0)
+    with pytest.raises(ValueError, match="a whole number of 0 or more"):
+        cache.evict(size)
+    assert sizes(cache) == (2, 0)

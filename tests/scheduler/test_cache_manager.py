@@ -579,3 +579,39 @@ def test_integrity_works_for_naive() -> None:
         manager.check_integrity()
     manager.cache_req(a, finished=True)
     manager.check_integrity()
+
+
+# --- reset ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page_size", [1, 2])
+def test_reset_forgets_all_prefixes_and_loses_no_page(page_size: int) -> None:
+    manager = make_manager(8, page_size)
+    for uid, ids in enumerate(([1, 2, 3, 4], [1, 2, 5, 6, 7, 8])):
+        req = admit(manager, ids, row=uid, uid=uid)
+        step(manager, req)
+        manager.cache_req(req, finished=True)
+    assert manager.prefix_cache.size_info.total_size > 0
+    manager.reset()
+    assert sorted(manager.free_slots.tolist()) == list(range(0, 8 * page_size, page_size))
+    assert sizes(manager) == (0, 0)
+    manager.check_integrity()
+    manager.reset()  # nothing to forget: nothing happens
+    assert len(manager.free_slots) == 8
+
+
+def test_reset_refuses_while_a_request_holds_a_prefix() -> None:
+    manager = make_manager(8, 2)
+    first = admit(manager, [1, 2, 3, 4], row=0)
+    step(manager, first)
+    manager.cache_req(first, finished=False)
+    before = manager.free_slots.tolist()
+    with pytest.raises(RuntimeError, match="4 tokens are locked"):
+        manager.reset()
+    assert manager.free_slots.tolist() == before and sizes(manager) == (0, 4)
+
+
+@pytest.mark.parametrize(("num_pages", "page_size"), [(0, 1), (-1, 1), (4, 0), (4, 2.0), ("4", 1)])
+def test_a_pool_needs_pages_and_pages_need_tokens(num_pages: object, page_size: object) -> None:
+    with pytest.raises(ValueError, match="a whole number of 1 or more"):
+        make_manager(num_pages, page_size)
