@@ -3,10 +3,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { runs } from "./words.mjs";
 import { eventList, findEvent, turnEnds } from "../../minisgl_lite/viz/static/events.js";
-import { Replay } from "../../minisgl_lite/viz/static/replay.js";
+import { Replay, currentBatch, slotRoom, slotStates } from "../../minisgl_lite/viz/static/replay.js";
 import { survey } from "../../minisgl_lite/viz/static/run.js";
 import { slotLife } from "../../minisgl_lite/viz/static/selected.js";
 import { moved } from "../../minisgl_lite/viz/static/timeline.js";
+import { say } from "../../minisgl_lite/viz/static/words.js";
 import { nextEvicted, treeChanges, treeRows } from "../../minisgl_lite/viz/static/tree.js";
 
 for (const [name, { trace, events }] of Object.entries(runs)) {
@@ -57,13 +58,60 @@ test("moves by sub-step, step and event", () => {
   assert.equal(moved(run, n, n - 1, "event", 1), n - 1);
 });
 
-test("the life of a slot: taken, written, registered, reused, evicted", () => {
-  const keys = slotLife(runs.busy.trace, 0).map((item) => item.key);
-  assert.deepEqual(keys.slice(0, 4), ["life.taken", "life.written", "life.registered", "life.hit"]);
-  assert.ok(keys.includes("life.evicted"));
+test("the life of a slot: taken, written, read, registered, locked, reused, shared, unlocked, evicted", () => {
+  const life = slotLife(runs.busy.trace, 0);
+  assert.deepEqual(life.map((item) => item.key.replace("life.", "")), [
+    "taken", "written", "read.many", "registered", "locked", "hit", "shared", "read.many", "unlocked", "evicted", // for r1 and r3
+    "taken", "written", "read.many", "registered", "locked", "unlocked",
+  ]);
+  assert.deepEqual(life[2].values, { uid: 1, n: 3, last: 7 });
+  assert.deepEqual(life[6].values, { who: "r1, r3" });
+  for (const item of life) assert.doesNotMatch(say(item.key, item.values), /[{}[\]]/);
   const written = slotLife(runs.busy.trace, 7).find((item) => item.key === "life.written");
   assert.deepEqual(written.values, { uid: 2, pos: 1 });
-  assert.ok(slotLife(runs.busy.trace, 20).every((item) => item.key === "life.written")); // the dummy page is never taken
+  const dummy = slotLife(runs.busy.trace, 20).map((item) => item.key);
+  assert.deepEqual([...new Set(dummy)], ["life.written"]); // the dummy page is never taken
+});
+
+for (const [name, { trace }] of Object.entries(runs)) {
+  test(`${name}: what a slot's life says of reads, locks and holders is what the replay finds`, () => {
+    const replay = new Replay(trace);
+    const total = trace.meta.num_pages * trace.meta.page_size;
+    const room = slotRoom(total + trace.meta.page_size);
+    const seen = Array.from({ length: total }, () => ({ reads: [], locked: [], shared: [] }));
+    const was = Array.from({ length: total }, () => ({ ref: 0, node: -1, holders: [] }));
+    trace.frames.forEach((frame, i) => {
+      const state = replay.at(i);
+      slotStates(state, room);
+      for (let slot = 0; slot < total; slot++) {
+        const ref = room.node[slot] >= 0 ? state.tree.get(room.node[slot]).ref : 0;
+        if (!was[slot].ref !== !ref) seen[slot].locked.push(i);
+        const holders = [...state.reqs.values()].filter((r) => r.row !== null && state.rows[r.row].subarray(0, r.alloc_end).includes(slot)).map((r) => r.uid);
+        if (holders.length > 1 && holders.some((uid) => !was[slot].holders.includes(uid))) seen[slot].shared.push(i);
+        was[slot] = { ref, holders };
+        if (frame.stored) for (const [uid, slots] of currentBatch(state).reads) if (slots.includes(slot)) seen[slot].reads.push(uid);
+      }
+    });
+    for (let slot = 0; slot < total; slot++) {
+      const life = slotLife(trace, slot);
+      const reads = life.filter((item) => item.key.startsWith("life.read")).flatMap(({ values }) => new Array(values.n).fill(values.uid));
+      assert.deepEqual(reads.sort(), seen[slot].reads.sort(), `reads of slot ${slot}`);
+      const at = (keys) => life.filter((item) => keys.includes(item.key)).map((item) => item.index);
+      assert.deepEqual(at(["life.locked", "life.unlocked"]), seen[slot].locked, `locks of slot ${slot}`);
+      assert.deepEqual(at(["life.shared"]), seen[slot].shared, `holders of slot ${slot}`);
+    }
+  });
+}
+
+test("a recorder that came late: what it found is told as found, not as taken", () => {
+  const start = {
+    turn: 3, phase: "receive", reqs: { 1: { state: "decode", row: 0 } }, table: [[0, 0, [[0, 2], [4, 2]]]], alloc: [[1, 1, 2, [4]]],
+    tree: [["add", 1, 0, [7, 8], [[0, 2]], 5], ["ref", 1, 1]], free: { take: 4, put: [2, 6] },
+  };
+  const late = { meta: { page_size: 2 }, frames: [start] };
+  assert.deepEqual(slotLife(late, 1).map((item) => item.key), ["life.found.tree", "life.locked"]);
+  assert.deepEqual(slotLife(late, 5).map((item) => item.key), ["life.found.own"]);
+  assert.deepEqual(slotLife(late, 6), []);
 });
 
 test("the tree is told from the root down, and the next to be evicted is an unlocked leaf", () => {

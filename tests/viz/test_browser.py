@@ -359,12 +359,16 @@ def test_a_pinned_slot_tells_its_life(open_view: Any, trace: Trace) -> None:
     view.tab.keyboard.press("Enter")
     view.settle()
     life = view.tab.locator(".kvv-life button").all_inner_texts()
-    assert life[:3] == [
+    assert life[:7] == [
         "step 1: taken by r1 from the head of free_slots",
         "step 1: written by r1, position 0",
+        "step 1: read by r1 in 3 steps, the last is step 7",
         "step 1: registered in the tree by r1",
+        "step 1: locked in the tree",
+        "step 3: matched by r3: reused",
+        "step 3: shared: r1, r3 point at it",
     ]
-    view.tab.locator(".kvv-life button").nth(2).click()
+    view.tab.locator(".kvv-life button").nth(3).click()
     view.settle()
     assert trace.frames[view.frame()]["phase"] == "release"
 

@@ -4,40 +4,104 @@ import { el, setText, setAttr, button } from "./dom.js";
 import { fromRuns } from "./replay.js";
 import { say } from "./words.js";
 
-const has = (runs, slot) => runs.some(([first, n]) => slot >= first && slot < first + n);
-
 /**
- * What happened to a slot in a run, in order.
+ * What happened to a slot in a run, in order. Reads are told once for each request that reads it, with their number.
  * @param {any} trace
  * @param {number} slot
- * @returns {{index: number, turn: number, key: string, values: Object<string, number>}[]}
+ * @returns {{index: number, turn: number, key: string, values: Object<string, any>}[]}
  */
 export function slotLife(trace, slot) {
   const start = slot - (slot % trace.meta.page_size);
   const life = [];
+  /** Batches that are about to write it, and those about to read it. @type {Map<number, any>} */
   const aims = new Map();
+  const readers = new Map();
+  /** Where it stands in each table row, and whose the rows are. @type {Map<number, number>} */
+  const cells = new Map();
+  const owners = new Map();
+  /** The node that holds it, and how often that is locked. */
+  let node = null;
+  let refs = 0;
+  let holders = [];
+  /** Reads since it was taken, by request. @type {Map<number, any>} */
+  let reads = new Map();
+
   trace.frames.forEach((frame, index) => {
     const add = (key, values = {}) => life.push({ index, turn: frame.turn, key, values });
-    for (const a of frame.admit ?? []) {
-      const cells = (frame.table ?? []).filter(([row]) => row === a.row);
-      if (a.matched && cells.some(([, , runs]) => has(runs, slot))) add("life.hit", { uid: a.uid });
+    const first = frame.phase === "receive"; // what a recorder found there when it began
+    for (const { uid, ranges } of frame.release ?? []) {
+      if (ranges.some(([kind, , , runs]) => kind === "registered" && fromRuns(runs).includes(slot))) add("life.registered", { uid });
     }
-    for (const [uid, , , starts] of frame.alloc ?? []) if (starts.includes(start)) add("life.taken", { uid });
-    const info = frame.batch_info;
-    if (info && has(info.out_loc, slot)) {
-      const at = fromRuns(info.out_loc).indexOf(slot);
-      let i = 0;
-      for (let sum = 0; i < info.ext.length && sum + info.ext[i] <= at; i++) sum += info.ext[i];
-      const before = info.ext.slice(0, i).reduce((a, b) => a + b, 0);
-      aims.set(frame.batch, { uid: info.uids[i], pos: info.cached[i] + at - before });
+    for (const op of frame.tree ?? []) follow(op, add, first);
+    for (const [row, position, runs] of frame.table ?? []) write(row, position, fromRuns(runs));
+    for (const uid in frame.reqs) {
+      const { row } = frame.reqs[uid];
+      if (row !== undefined && row !== null) owners.set(row, Number(uid));
+      else if (row === null) for (const [held, owner] of owners) if (owner === Number(uid)) cells.delete(held), owners.delete(held);
     }
-    if (frame.stored && aims.has(frame.batch)) add("life.written", aims.get(frame.batch));
-    for (const r of frame.release ?? []) {
-      if (r.ranges.some(([kind, , , runs]) => kind === "registered" && has(runs, slot))) add("life.registered", { uid: r.uid });
+    for (const a of frame.admit ?? []) if (a.matched > (cells.get(a.row) ?? Infinity)) add("life.hit", { uid: a.uid });
+    for (const [uid, , , starts] of frame.alloc ?? []) {
+      if (!starts.includes(start)) continue;
+      reads = new Map();
+      add(first ? "life.found.own" : "life.taken", { uid });
     }
-    if (frame.free?.put?.includes(start)) add(frame.phase === "evict" ? "life.evicted" : "life.freed");
+    const now = [...cells.keys()].map((row) => owners.get(row)).filter((uid) => uid !== undefined).sort((a, b) => a - b);
+    if (now.length > 1 && now.some((uid) => !holders.includes(uid))) add("life.shared", { who: now.map((uid) => `r${uid}`).join(", ") });
+    holders = now;
+    if (frame.batch_info) prepare(frame);
+    if (frame.stored) {
+      if (aims.has(frame.batch)) add("life.written", aims.get(frame.batch));
+      for (const uid of readers.get(frame.batch) ?? []) read(uid, index, frame.turn);
+    }
+    if (frame.free?.put?.includes(start) && !first) {
+      reads = new Map();
+      add(frame.phase === "evict" ? "life.evicted" : "life.freed");
+    }
   });
   return life;
+
+  /** What a change of the tree means for it. */
+  function follow([op, id, ...rest], add, first) {
+    if (op === "add" && fromRuns(rest[2]).includes(slot)) {
+      [node, refs] = [{ id, key: fromRuns(rest[2]) }, 0];
+      if (first) add("life.found.tree");
+    } else if (op === "split" && node && node.id === rest[0]) {
+      const [upper, lower] = [node.key.slice(0, rest[1]), node.key.slice(rest[1])];
+      node = upper.includes(slot) ? { id, key: upper } : { id: rest[0], key: lower };
+    } else if (op === "del" && node?.id === id) [node, refs] = [null, 0];
+    else if (op === "ref" && node?.id === id) {
+      if (!refs !== !rest[0]) add(rest[0] ? "life.locked" : "life.unlocked");
+      refs = rest[0];
+    }
+  }
+
+  function write(row, position, slots) {
+    const old = cells.get(row);
+    if (old >= position && old < position + slots.length) cells.delete(row);
+    const at = slots.indexOf(slot);
+    if (at >= 0) cells.set(row, position + at);
+  }
+
+  function prepare({ batch, batch_info: info }) {
+    const at = fromRuns(info.out_loc).indexOf(slot);
+    let sum = 0;
+    const uids = [];
+    info.uids.forEach((uid, i) => {
+      if (at >= sum && at < sum + info.ext[i]) aims.set(batch, { uid, pos: info.cached[i] + at - sum });
+      sum += info.ext[i];
+      for (const [row, position] of cells) if (uid >= 0 && owners.get(row) === uid && position < info.cached[i] + info.ext[i]) uids.push(uid);
+    });
+    readers.set(batch, uids);
+  }
+
+  function read(uid, index, turn) {
+    const known = reads.get(uid);
+    if (known) Object.assign(known, { key: "life.read.many", values: { uid, n: known.values.n + 1, last: turn } });
+    else {
+      reads.set(uid, { index, turn, key: "life.read.one", values: { uid, n: 1, last: turn } });
+      life.push(reads.get(uid));
+    }
+  }
 }
 
 /** @param {any} app */
