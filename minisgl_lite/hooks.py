@@ -22,8 +22,13 @@ if TYPE_CHECKING:
     from .scheduler.utils import PendingReq
 
 ORDER_SANITIZER = 10
+"""It must see the pool before anybody else says what happened to it."""
+
 ORDER_HARNESS = 20
+"""Where ``attach`` puts a listener that names no order."""
+
 ORDER_RECORDER = 30
+"""Last, so that what the others found is in its frames."""
 
 
 class HookError(RuntimeError):

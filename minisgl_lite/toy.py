@@ -14,6 +14,7 @@ from .scheduler import Managers, MessageQueue, Scheduler, SchedulerConfig
 from .scheduler.scheduler import ForwardData
 
 EOS = "<eos>"
+"""The word that ends a text."""
 
 
 class WordTokenizer:

@@ -40,6 +40,7 @@ def set_tp_info(rank: int, size: int) -> None:
 
 
 def try_get_tp_info() -> DistributedInfo | None:
+    """This rank, or None where none was set."""
     return _TP_INFO
 
 

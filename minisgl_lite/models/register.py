@@ -12,6 +12,8 @@ from .qwen2 import Qwen2ForCausalLM
 from .qwen3 import Qwen3ForCausalLM
 
 SUPPORTED_MODELS: Registry[type[LlamaForCausalLM]] = Registry("model architecture")
+"""Model classes by the architecture that a config names."""
+
 for _model in (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM):
     SUPPORTED_MODELS.register(_model.__name__)(_model)
 

@@ -47,6 +47,8 @@ class ForwardInput(NamedTuple):
 
 
 ForwardData: TypeAlias = "tuple[ForwardInput, ForwardOutput]"
+"""A launched batch and what the device makes of it: what one turn of the overlap loop hands to the
+next."""
 
 
 class Managers(NamedTuple):

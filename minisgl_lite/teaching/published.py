@@ -39,6 +39,7 @@ class Behaviour:
 
 
 PUBLISHED: Registry[type[Behaviour]] = Registry("published behaviour")
+"""The behaviours of this module by name."""
 
 
 def published_managers(*names: str) -> Managers:

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from ..scheduler.scheduler import Scheduler
 
 TokenBytes = Callable[[int], "bytes | None"]
+"""Token id -> its bytes, None when nobody knows them."""
+
 Vocab = Mapping[int, "bytes | str"]
+"""Token id -> its bytes or text."""
 
 
 def meta_of(scheduler: Scheduler, *, model: str | None, mode: str | None) -> dict[str, Any]:

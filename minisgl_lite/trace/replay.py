@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from .trace import Trace
 
 SlotState = Literal["free", "own", "shared", "evictable", "locked", "dummy", "lost"]
+"""``own``: in a live request's row, beyond its handle. In the tree: ``evictable``, nobody holds it;
+``locked``, one live row does; ``shared``, several do. ``lost``: neither of these, nor free."""
+
 KEYFRAME_EVERY = 25
 LIVE_STATES = ("prefill", "chunk", "decode")
 

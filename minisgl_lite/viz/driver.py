@@ -35,6 +35,7 @@ from ..trace.describe import TokenBytes, Vocab
 Command: TypeAlias = "dict[str, Any]"
 Answer: TypeAlias = "dict[str, Any]"
 Encode: TypeAlias = "Callable[[str], list[int]]"
+"""Text -> token ids."""
 
 SETTINGS = ("page_size", "num_pages", "cache_type", "budget")
 

@@ -63,8 +63,9 @@ def patience() -> float:
 
 
 def test_built_pages_are_those_of_the_toc(built_book: Path) -> None:
-    built = {path.stem for path in (built_book / "book").glob("*.html")}
-    assert built == {page.removeprefix("book/") for page in PAGES}
+    pages = (built_book / "book").rglob("*.html")
+    built = {path.relative_to(built_book).with_suffix("").as_posix() for path in pages}
+    assert built == set(PAGES)
 
 
 def test_no_page_names_a_remote_script_style_or_image(addresses: dict[Path, Addresses]) -> None:
