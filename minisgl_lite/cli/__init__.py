@@ -2,7 +2,8 @@
 
 Exit codes: 0 when all went well; 1 when some prompts failed and others did not; 2 when nothing
 could run (a bad option, model or file, or no good prompt) or the sanitizer found a fault; 130
-after Ctrl-C. What failed is said in one line.
+after Ctrl-C. What failed is said in one line. With ``record``, 0 means that the trace is written,
+whatever the run did.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import NoReturn
 
 from minisgl_lite.hooks import HookError
 
-from . import generate
+from . import generate, record
 
 
 class _Parser(argparse.ArgumentParser):
@@ -29,6 +30,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="minisgl-lite", description="A small LLM engine that you can watch.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     generate.add_parser(commands)
+    record.add_parser(commands)
     return parser
 
 

@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from minisgl_lite.llm import LLM, TokenEvent
 from minisgl_lite.models import Tokenizer
 
 from .counts import Counts
+from .files import check_place
 from .options import add_options
 from .printer import Printer
 from .ranks import SINGLE, join_ranks, leave_ranks
@@ -35,7 +35,8 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Generate, print, return the exit code."""
     params = _sampling_params(args)
-    _check_trace_path(args.trace)
+    if args.trace is not None:
+        check_place("--trace", args.trace)
     ranks = join_ranks()
     if ranks != SINGLE and params.seed is None:
         params.seed = 0  # NOTE: all ranks must draw the same tokens
@@ -67,12 +68,6 @@ def _sampling_params(args: argparse.Namespace) -> SamplingParams:
     )
     params.validate()
     return params
-
-
-def _check_trace_path(path: Path | None) -> None:
-    """A run is not worth losing to a misspelt folder."""
-    if path is not None and (path.is_dir() or not path.parent.is_dir()):
-        raise ValueError(f"--trace {path}: name a file in a folder that exists.")
 
 
 def _open_llm(args: argparse.Namespace, ranks: Any) -> LLM:
