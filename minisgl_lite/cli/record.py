@@ -93,7 +93,10 @@ def _clone(path: str | None) -> Iterator[None]:
     from minisgl_lite.teaching.clone import COMMIT, load_minisgl
 
     try:
-        commit = load_minisgl(path).commit
+        try:
+            commit = load_minisgl(path).commit
+        except RuntimeError as error:
+            raise ValueError(str(error)) from error
         if commit is not None and not commit.startswith(COMMIT):
             print(
                 f"note: the clone is at {commit[:7]}; this was made for {COMMIT}", file=sys.stderr

@@ -126,8 +126,19 @@ def load_minisgl(path: str | Path | None = None) -> Minisgl:
         if other is not None:
             where = next(iter(getattr(other, "__path__", ["somewhere else"])))
             raise RuntimeError(f"minisgl is imported from {where} already; use a fresh process.")
-        _LOADED[root] = Minisgl(root)
+        try:
+            _LOADED[root] = Minisgl(root)
+        except BaseException:
+            _forget(root)
+            raise
     return _LOADED[root]
+
+
+def _forget(root: Path) -> None:
+    """Undo an import that failed half-way, so that another clone can be named."""
+    sys.meta_path[:] = [f for f in sys.meta_path if getattr(f, "root", None) != root]
+    for name in [name for name in sys.modules if name.split(".")[0] == "minisgl"]:
+        del sys.modules[name]
 
 
 def _unpinned(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
@@ -146,14 +157,14 @@ class _CloneFinder(MetaPathFinder):
     """Finds the package in the clone, and the modules of ``STAND_INS`` nowhere but here."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self.root = root
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname == "minisgl":
             spec = ModuleSpec(fullname, None, is_package=True)
-            spec.submodule_search_locations = [str(self._root / "minisgl")]
+            spec.submodule_search_locations = [str(self.root / "minisgl")]
             return spec
         return ModuleSpec(fullname, _StandInLoader()) if fullname in STAND_INS else None
 

@@ -112,3 +112,21 @@ def test_the_real_clone_is_the_commit_we_mirror() -> None:
         assert modules.core.get_global_ctx().page_size == 4
         assert torch.empty(1, pin_memory=True).shape == (1,)
     assert modules.core._GLOBAL_CTX is None
+
+
+def test_a_clone_that_fails_to_import_leaves_the_way_free_for_another(
+    made_up: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    broken = tmp_path_factory.mktemp("broken")
+    (broken / "minisgl" / "scheduler").mkdir(parents=True)
+    (broken / "minisgl" / "scheduler" / "scheduler.py").write_text("")
+    code = f"""
+from minisgl_lite.teaching.clone import load_minisgl
+try:
+    load_minisgl({str(broken)!r})
+except ImportError as error:
+    print(error)
+print(load_minisgl({str(made_up)!r}).root)
+"""
+    said = run_apart(code).splitlines()
+    assert said == ["No module named 'minisgl.core'", str(made_up / "python")]

@@ -1,0 +1,172 @@
+"""The learner's side of a check: calls come in, the learner's own code answers them.
+
+It knows nothing of right and wrong. Whatever the learner's code does (raise, print, loop, change
+its arguments) comes back as plain data that the judge can put into words.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import inspect
+import io
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import IO, Any
+
+from .wire import MAX_LINE, Handle, WireError, pack, parse, send, unpack
+from .withheld import CounterpartUsed, withheld
+
+CALL_SECONDS = 5.0
+"""How long one call of the learner's code may take."""
+
+
+class Overtime(BaseException):
+    """Thrown into code that took too long; no ``except Exception`` catches it."""
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Throw ``Overtime`` into what runs within; only a main thread on Unix can.
+
+    It is thrown again every half second, at code that catches everything, too.
+    """
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not (
+        threading.main_thread()
+    ):
+        yield
+        return
+
+    def late(*_: Any) -> None:
+        raise Overtime
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class Server:
+    """Answers calls with the objects of ``namespace``; objects it makes stay here, by number.
+
+    ``counterparts`` can't be called meanwhile (``withheld.py``).
+    """
+
+    def __init__(
+        self,
+        namespace: Mapping[str, Any],
+        counterparts: Sequence[str] = (),
+        *,
+        seconds: float = CALL_SECONDS,
+    ) -> None:
+        self.namespace = namespace
+        self.counterparts = list(counterparts)
+        self.seconds = seconds
+        self.objects: dict[int, Any] = {}
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Carry out one request of the judge; always an answer, whatever happens."""
+        try:
+            with withheld(self.counterparts), _quiet(), time_limit(self.seconds):
+                return self._answer(request)
+        except Overtime:
+            return {"error": "overtime", "seconds": self.seconds}
+        except CounterpartUsed as used:
+            return {"error": "counterpart", "text": str(used)}
+        except WireError as error:
+            return {"error": "type", "text": str(error)}
+        except BaseException as error:
+            # The learner's code may raise anything, also SystemExit.
+            return {"error": "raised", **_told(error)}
+
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        op = request["op"]
+        if op == "drop":
+            self.objects.pop(request["handle"], None)
+            return {"value": None}
+        if op == "get":
+            return {"value": pack(getattr(self.objects[request["handle"]], request["name"]))}
+        target = self._target(request)
+        if target is None:
+            return {"error": "missing"}
+        args = [unpack(arg) for arg in request["args"]]
+        if (refused := _refused(target, args)) is not None:
+            return {"error": "signature", "text": refused}
+        value = target(*args)
+        answer: dict[str, Any] = {"args": [pack(arg) for arg in args]}
+        if op == "new":
+            number = len(self.objects)
+            self.objects[number] = value
+            return answer | {"value": pack(Handle(number))}
+        return answer | {"value": pack(value)}
+
+    def _target(self, request: dict[str, Any]) -> Callable[..., Any] | None:
+        owner = request.get("handle")
+        if owner is None:
+            return self.namespace.get(request["name"])
+        return getattr(self.objects[owner], request["name"], None)
+
+
+def serve(
+    namespace: Mapping[str, Any], incoming: IO[bytes], outgoing: IO[bytes]
+) -> dict[str, Any]:
+    """Answer calls until the judge has reached a verdict, and return that.
+
+    Raises:
+        WireError: the judge went away, or sent something else.
+    """
+    server = Server(namespace)
+    while True:
+        line = incoming.readline(MAX_LINE)
+        if not line:
+            raise WireError("the judge has gone")
+        message = parse(line)
+        if "verdict" in message:
+            return dict(message["verdict"])
+        if message.get("op") == "begin":
+            server = Server(namespace, message["counterparts"], seconds=message["seconds"])
+            continue
+        send(outgoing, server.answer(message))
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """What the learner's code prints while it is checked is held back: a verdict is one line."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        yield
+
+
+def _refused(target: Callable[..., Any], args: list[Any]) -> str | None:
+    """Why ``target`` can't be called with that many arguments, if it can't."""
+    try:
+        signature = inspect.signature(target)
+    except (TypeError, ValueError):
+        return None
+    try:
+        signature.bind(*args)
+    except TypeError:
+        return f"it takes {signature}, and is called with {len(args)} arguments"
+    return None
+
+
+def _told(error: BaseException) -> dict[str, Any]:
+    """An exception as the learner should hear of it: its class, text, and their own line."""
+    place = None
+    for frame in traceback.extract_tb(error.__traceback__):
+        if not frame.filename.startswith(_OURS) and frame.filename != __file__:
+            place = f"line {frame.lineno}: {(frame.line or '').strip()}"
+    known = type(error).__name__ in vars(builtins)
+    return {
+        "type": type(error).__name__,
+        "text": str(error).split("\n")[0][:200],
+        "place": place,
+        "stub": known and isinstance(error, NotImplementedError),
+    }
+
+
+_OURS = __file__.rpartition("teaching")[0]
