@@ -56,6 +56,30 @@ export function findEvent(frames, name) {
   return found[nth - 1] ?? -1;
 }
 
+/**
+ * A name for a frame, the most telling of those that `findEvent` leads back to it; "" where there is no frame.
+ * @param {any[]} frames
+ * @param {number} index
+ */
+export function eventName(frames, index) {
+  const frame = frames[index];
+  if (!frame) return "";
+  const uids = [...new Set(uidsOf(frame))].filter((uid) => uid >= 0);
+  const names = [];
+  for (const kind of ["fault", "split"]) if (SPECIAL[kind](frame, null)) names.push([kind, SPECIAL[kind], null]);
+  for (const kind of ["first-decode", "hit", "chunk", "refuse", "reject", "finish"])
+    for (const uid of uids) if (SPECIAL[kind](frame, uid)) names.push([kind, SPECIAL[kind], uid]);
+  const same = (f, uid) => f.phase === frame.phase && (uid === null || uidsOf(f).includes(uid));
+  for (const uid of [...uids, null]) names.push([frame.phase, same, uid]);
+  let best = { nth: Infinity, name: "" };
+  for (const [kind, test, uid] of names) {
+    let nth = 0;
+    for (let i = 0; i <= index; i++) nth += test(frames[i], uid) ? 1 : 0;
+    if (nth < best.nth) best = { nth, name: kind + (uid === null ? "" : `:r${uid}`) };
+  }
+  return best.nth === 1 ? best.name : `${best.name}#${best.nth}`;
+}
+
 /** Kinds of events that ‹ event › stops at, most important first: a frame shows one. */
 export const EVENT_KINDS = ["fault", "evict", "split", "refuse", "reject", "abort", "hit", "finish", "chunk", "admit"];
 
