@@ -5,7 +5,8 @@ The engine imports nothing from here.
 
 from __future__ import annotations
 
+from .compared import compare
 from .source import source
 from .view import page_table_view, pool_view, show
 
-__all__ = ["page_table_view", "pool_view", "show", "source"]
+__all__ = ["compare", "page_table_view", "pool_view", "show", "source"]

@@ -5,7 +5,7 @@ An SVG with its sentence. It shows less than the view: requests, ``page_table``,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 
 from ..text import say
@@ -33,6 +33,18 @@ def picture(trace: Trace, index: int = 0) -> str:
         f'style="max-width:{WIDTH}px;background:#fff" font-family="monospace" font-size="12">'
         f"{_HATCH}{''.join(lines.parts)}</svg><figcaption>{words}</figcaption></figure>"
     )
+
+
+def pair_picture(traces: Sequence[Trace], start: int | None, labels: Sequence[str]) -> str:
+    """Both runs where they first differ, or after frame ``start`` of the first."""
+    at = [0 if start is None else start] * 2
+    if start is None and (difference := traces[0].compare(traces[1])):
+        at = [difference.left_frame or 0, difference.right_frame or 0]
+    parts = []
+    for trace, index, label in zip(traces, at, labels, strict=True):
+        still = picture(trace, min(index, len(trace) - 1))
+        parts.append(f"<p><b>{escape(label)}</b></p>{still}")
+    return "".join(parts)
 
 
 _HATCH = (

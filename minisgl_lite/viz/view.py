@@ -13,7 +13,7 @@ from ..scheduler import Scheduler
 from ..trace import Trace
 from ..utils import require
 from . import assets
-from .picture import picture
+from .picture import pair_picture, picture
 
 PANELS = (
     "requests",
@@ -66,11 +66,23 @@ def view_class() -> type[Any]:
         _esm = assets.esm()
         _css = assets.css()
         trace = traitlets.Unicode().tag(sync=True)
+        other = traitlets.Unicode().tag(sync=True)  # the run beside it, where two are compared
         options = traitlets.Unicode().tag(sync=True)
 
-        def __init__(self, trace: Trace, options: dict[str, Any], driver: Any = None) -> None:
-            super().__init__(trace=trace.to_widget(), options=json.dumps(options))
+        def __init__(
+            self,
+            trace: Trace,
+            options: dict[str, Any],
+            driver: Any = None,
+            other: Trace | None = None,
+        ) -> None:
+            super().__init__(
+                trace=trace.to_widget(),
+                other="" if other is None else other.to_widget(),
+                options=json.dumps(options),
+            )
             self._driver = driver
+            self._other = other
             self._history = History(trace)
             if driver is not None:
                 self.on_msg(self._on_message)
@@ -84,12 +96,12 @@ def view_class() -> type[Any]:
             return bundle
 
         def _still(self) -> str:
-            """The opening step as a picture."""
-            trace = self._history.trace
-            start = json.loads(self.options).get(
-                "start", 0 if self._driver is None else len(trace) - 1
-            )
-            return picture(trace, start)
+            """The opening step as a picture; of two runs, both."""
+            trace, options = self._history.trace, json.loads(self.options)
+            start = options.get("start", 0 if self._driver is None else len(trace) - 1)
+            if self._other is None:
+                return picture(trace, start)
+            return pair_picture((trace, self._other), options.get("start"), options["labels"])
 
         def _on_message(self, _widget: Any, message: Any, _buffers: Any) -> None:
             if isinstance(message, dict) and isinstance(message.get("op"), str):
@@ -113,7 +125,8 @@ def view_class() -> type[Any]:
     return RunView
 
 
-def _check_panels(panels: Sequence[str] | None) -> list[str] | None:
+def check_panels(panels: Sequence[str] | None) -> list[str] | None:
+    """The panels' names. Raises ValueError for one that is unknown."""
     if panels is None:
         return None
     if isinstance(panels, str) or not all(name in PANELS for name in panels):
@@ -121,7 +134,8 @@ def _check_panels(panels: Sequence[str] | None) -> list[str] | None:
     return list(panels)
 
 
-def _start_index(trace: Trace, start: str | int | None) -> int | None:
+def start_index(trace: Trace, start: str | int | None) -> int | None:
+    """The frame that ``start`` means. Raises ValueError when the run has none such."""
     if start is None:
         return None
     if isinstance(start, str):
@@ -171,8 +185,8 @@ def show(
     options: dict[str, Any] = {
         "id": uuid.uuid4().hex,
         "live": driver is not None,
-        "panels": _check_panels(panels),
-        "start": _start_index(trace, start),
+        "panels": check_panels(panels),
+        "start": start_index(trace, start),
         "title": title,
         "name": name,
         "small": small,

@@ -43,7 +43,7 @@ window.mount(document.getElementById("here")).then((stop) => {{
 
 def page(view: Any, *, theme: str = "light", static: bool = True, body: str = "") -> str:
     """The page's HTML. ``view``: what ``show`` made."""
-    state = json.dumps({"trace": view.trace, "options": view.options})
+    state = json.dumps({"trace": view.trace, "other": view.other, "options": view.options})
     return _PAGE.format(
         theme=html.escape(theme),
         css=assets.css(),

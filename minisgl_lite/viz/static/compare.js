@@ -162,7 +162,7 @@ export function matchKeys(left, right) {
  * @typedef {Object} Stop one place of the common timeline
  * @property {number} a frame of the first run; -1: before its first
  * @property {number} b
- * @property {number} turn of the run that moved here
+ * @property {number} turn of the run that moved here; by event, of the first run
  */
 
 /**
@@ -176,14 +176,16 @@ export function align(left, right, by) {
   const keys = by === "step" ? stepKeys : eventKeys;
   const order = (frames, i) => (frames[i].turn - frames[0].turn) * PHASES.length + PHASES.indexOf(frames[i].phase);
   const leftFirst = by === "step" ? (i, j) => order(left, i) <= order(right, j) : () => true;
+  /** @type {Stop[]} */
   const stops = [];
+  const stop = (a, b, turn) => stops.push({ a, b, turn: by === "step" ? turn : (left[Math.max(a, 0)]?.turn ?? turn) });
   let [i, j] = [0, 0];
   for (const [to, there] of [...matchKeys(keys(left), keys(right)), [left.length, right.length]]) {
     while (i < to || j < there) {
-      if (i < to && (j >= there || leftFirst(i, j))) stops.push({ a: i, b: j - 1, turn: left[i++].turn });
-      else stops.push({ a: i - 1, b: j, turn: right[j++].turn });
+      if (i < to && (j >= there || leftFirst(i, j))) stop(i, j - 1, left[i++].turn);
+      else stop(i - 1, j, right[j++].turn);
     }
-    if (to < left.length) stops.push({ a: i++, b: j++, turn: left[to].turn });
+    if (to < left.length) stop(i++, j++, left[to].turn);
   }
   return stops;
 }

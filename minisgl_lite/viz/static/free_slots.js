@@ -29,6 +29,7 @@ export function queuePanel(app) {
       if (isNew(i)) parts.push(say("cell.queue.put"));
       return parts.join(", ");
     },
+    differs: (i) => !!app.other?.free(i),
     onPoint: (i) => app.point(i < 0 ? "" : grid.describe(i), i < 0 ? -1 : view.state.free[i]),
     onPick: (i) => app.pin(view.state.free[i]),
   });

@@ -4,12 +4,15 @@
 import { el, setAttr } from "./dom.js";
 import { moveInGrid } from "./layout.js";
 import { Raster, newTile, clearTile, tileTexts } from "./paint.js";
+import { say } from "./words.js";
 
 /**
  * @typedef {Object} GridOptions
  * @property {string} label
  * @property {(i: number, tile: import("./paint.js").Tile) => void} tile how cell i looks
  * @property {(i: number) => string} describe cell i in words
+ * @property {(i: number) => boolean} [differs] whether the run beside this one has something else there
+ * @property {(i: number) => string} [beside] what it has there, in words
  * @property {(i: number) => void} onPoint hovered or focused; -1: left
  * @property {(i: number) => void} onPick clicked, or Enter
  * @property {(ctx: CanvasRenderingContext2D, box: {sx: number, sy: number, w: number, h: number}) => void} [head] draws the fixed margins
@@ -77,7 +80,7 @@ export function createGrid(options) {
     if (!raster || raster.w !== w || raster.h !== h) raster = new Raster(w, h);
     if (canvas.width !== w) canvas.width = w;
     if (canvas.height !== h) canvas.height = h;
-    raster.pixels.fill(colours.px.ground);
+    raster.clear(colours.px.ground);
     raster.clip = { x: Math.round(box.left * d), y: Math.round(box.top * d) };
     const texts = [];
     const [ox, oy] = [box.left - scroll.x, box.top - scroll.y];
@@ -86,6 +89,7 @@ export function createGrid(options) {
       clearTile(tile);
       tile.readable = readable;
       options.tile(i, tile);
+      if (options.differs?.(i)) tile.notch = colours.px.diff;
       const [px, py] = [Math.round((x + ox) * d), Math.round((y + oy) * d)];
       const gap = geo.cw >= 4 ? 1 : 0;
       const pw = Math.round((x + ox + geo.cw - gap) * d) - px;
@@ -138,7 +142,14 @@ export function createGrid(options) {
   }
 
   function describe() {
-    if (geo?.n) setAttr(cells[current], "aria-label", options.describe(active));
+    if (geo?.n) setAttr(cells[current], "aria-label", words(active));
+  }
+
+  /** Cell i in words, with what is special about it beside another run. @param {number} i */
+  function words(i) {
+    const own = options.describe(i);
+    if (!own || !options.differs?.(i)) return own;
+    return `${own}, ${say("compare.cell")}${options.beside ? `: ${options.beside(i)}` : ""}`;
   }
 
   function frame(node, i) {
@@ -233,7 +244,7 @@ export function createGrid(options) {
 
   return {
     root, layout, paint, mark, reveal, activate,
-    describe: (i) => options.describe(i),
+    describe: words,
     get geometry() {
       return geo;
     },

@@ -18,6 +18,7 @@ const ITEMS = {
   shared: { kind: KIND.shared, holders: 2 },
   evictable: { kind: KIND.evictable },
   dummy: { kind: KIND.dummy },
+  differs: { kind: KIND.free },
 };
 const [W, H] = [22, 16];
 
@@ -38,7 +39,8 @@ export function createLegend(app) {
       const raster = new Raster(Math.round(W * d), Math.round(H * d));
       const tile = newTile();
       look(tile, c, ITEMS[name]);
-      raster.pixels.fill(c.px.ground);
+      if (name === "differs") tile.notch = c.px.diff;
+      raster.clear(c.px.ground);
       raster.tile(tile, 0, 0, raster.w, raster.h, d);
       canvas.width = raster.w;
       canvas.height = raster.h;
@@ -55,12 +57,13 @@ export function createLegend(app) {
   return {
     root,
     paint,
-    /** Only what can occur in this run is explained. @param {import("./run.js").Run} run @param {any} meta */
-    show(run, meta) {
+    /** Only what can occur in this run is explained. @param {import("./run.js").Run} run @param {any} meta @param {boolean} [two] runs side by side */
+    show(run, meta, two = false) {
       for (const item of items) {
         const name = item.dataset.item;
         item.hidden =
           (name === "dummy" && !run.dummy) ||
+          (name === "differs" && !two) ||
           (["locked", "shared", "evictable"].includes(name) && meta.cache_type === "naive");
       }
     },

@@ -37,6 +37,7 @@ export function outLocPanel(app) {
       const who = uid < 0 ? say("cell.out.dummy") : say("cell.owner", { uid, pos });
       return `${say("cell.out", { i, slot })}, ${who}, ${slotWords(view, slot)}`;
     },
+    differs: (i) => !!app.other?.out(i),
     onPoint: (i) => app.point(i < 0 ? "" : grid.describe(i), i < 0 ? -1 : view.batch.slots[i]),
     onPick: (i) => app.pin(view.batch.slots[i]),
   });

@@ -25,7 +25,9 @@ export function tablePanel(app) {
   ]);
   const grid = createGrid({
     label: say("panel.page_table"), tile, describe, head,
-    onPoint: (i) => app.point(i < 0 ? "" : describe(i), i < 0 ? -1 : slotAt(i)),
+    differs: (i) => !!app.other?.cell(place(i).row, place(i).pos),
+    beside: (i) => app.other.cellWords(place(i).row, place(i).pos),
+    onPoint: (i) => app.point(i < 0 ? "" : grid.describe(i), i < 0 ? -1 : slotAt(i)),
     onPick: (i) => slotAt(i) >= 0 && app.pin(slotAt(i)),
   });
 

@@ -13,6 +13,7 @@
  * @property {number} ring
  * @property {number} bar a bar along the lower edge
  * @property {number} rule a rule along the left edge: a border between ranges
+ * @property {number} notch a filled corner, upper left: the other run's cell differs
  * @property {string} text
  * @property {string} sub a second line
  * @property {string} top a line above, in tall cells
@@ -25,14 +26,14 @@
 /** @returns {Tile} */
 export function newTile() {
   return {
-    fill: 0, edge: 0, thick: false, double: false, hatch: 0, cross: 0, dot: 0, ring: 0, bar: 0, rule: 0,
+    fill: 0, edge: 0, thick: false, double: false, hatch: 0, cross: 0, dot: 0, ring: 0, bar: 0, rule: 0, notch: 0,
     text: "", sub: "", top: "", badge: "", ink: "", plate: "", readable: true,
   };
 }
 
 /** @param {Tile} t */
 export function clearTile(t) {
-  t.fill = t.edge = t.hatch = t.cross = t.dot = t.ring = t.bar = t.rule = 0;
+  t.fill = t.edge = t.hatch = t.cross = t.dot = t.ring = t.bar = t.rule = t.notch = 0;
   t.thick = t.double = false;
   t.text = t.sub = t.top = t.badge = t.ink = t.plate = "";
 }
@@ -46,6 +47,13 @@ export class Raster {
     this.image = new ImageData(w, h);
     this.pixels = new Uint32Array(this.image.data.buffer);
     this.clip = { x: 0, y: 0 };
+    this.ground = 0;
+  }
+
+  /** Begin anew on a ground. @param {number} colour */
+  clear(colour) {
+    this.ground = colour;
+    this.pixels.fill(colour);
   }
 
   /** @param {number} x0 @param {number} y0 @param {number} x1 @param {number} y1 @param {number} colour */
@@ -83,6 +91,7 @@ export class Raster {
     // Below 8 CSS pixels patterns would be noise: there the state shows by lightness, with totals beside it.
     if (Math.min(w, h) < 8 * d) {
       if (t.dot || t.ring) this.rect(x + (w >> 1), y + (h >> 1), x1, y1, t.dot || t.ring);
+      if (t.notch) this.rect(x, y, x + ((w + 1) >> 1), y + ((h + 1) >> 1), t.notch);
       return;
     }
     if (t.double) {
@@ -93,8 +102,18 @@ export class Raster {
     if (t.cross) this.crossed(x + b, y + b, x1 - b, y1 - b, t.cross, one);
     if (t.bar) this.rect(x + b, y1 - b - 2 * one, x1 - b, y1 - b, t.bar);
     if (t.rule) this.rect(x - one, y - one, x + one, y1 + one, t.rule);
+    if (t.notch) this.corner(x, y, Math.round((big ? 8 : 5) * d), t.notch, this.ground, one);
     const dot = t.dot || t.ring;
     if (dot && !big) this.rect(x + (w >> 1), y + (h >> 1), x1 - b - one, y1 - b - one, dot);
+  }
+
+  /** A filled corner with a seam, so that it is seen on any cell. */
+  corner(x, y, size, colour, seam, thick) {
+    for (let i = 0; i < size + thick; i++) {
+      const end = x + size - i;
+      if (i < size) this.rect(x, y + i, end, y + i + 1, colour);
+      this.rect(Math.max(x, end), y + i, end + thick, y + i + 1, seam);
+    }
   }
 
   stripes(x0, y0, x1, y1, colour, period, thick) {

@@ -58,6 +58,8 @@ export function createPlayer(first) {
     },
     /** What a view shows, in words. @param {import("./slots.js").View} view @param {string} [empty] key of the words before the first frame */
     words: (view, empty = "sentence.empty") => (view.state.frame ? sentence(view.state, tokens) : say(empty)),
+    /** A token's text. @param {number} id */
+    tokenText: (id) => tokens.whole(id),
     stop: () => clearTimeout(warming),
   };
 }

@@ -27,7 +27,9 @@ export function poolPanel(app) {
     label: say("panel.pool"),
     tile: (i, t) => slotTile(t, view, i, app.colours(), true),
     describe: (i) => (view ? slotWords(view, i) : ""),
-    onPoint: (i) => app.point(i < 0 ? "" : slotWords(view, i), i),
+    differs: (i) => !!app.other?.slot(i),
+    beside: (i) => app.other.slotWords(i),
+    onPoint: (i) => app.point(i < 0 ? "" : grid.describe(i), i),
     onPick: (i) => app.pin(i),
   });
 

@@ -80,7 +80,8 @@ export function requestsPanel(app) {
     const hue = hueOf(view, req.uid);
     const waiting = req.state === "waiting" || req.state === "rejected";
     const gone = req.row === null && !waiting;
-    setAttr(row.root, "class", `kvv-req kvv-hue${hue}${gone ? " kvv-gone" : ""}`);
+    const differs = app.other?.req(req.uid).length ? " kvv-differs" : "";
+    setAttr(row.root, "class", `kvv-req kvv-hue${hue}${gone ? " kvv-gone" : ""}${differs}`);
     row.uid = req.uid;
     setText(row.id, `r${req.uid}`);
     setText(row.state, say(`state.${req.state}`));

@@ -61,8 +61,8 @@ export function survey(trace) {
   };
 }
 
-/** @param {any[]} frames @param {number[]} ends */
-function subSteps(frames, ends) {
+/** How many sub-steps each frame's turn has. @param {any[]} frames @param {number[]} ends */
+export function subSteps(frames, ends) {
   const subs = new Array(frames.length);
   let from = 0;
   for (const end of ends) {

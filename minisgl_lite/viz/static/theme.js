@@ -29,7 +29,7 @@ export function mix(a, b, t) {
   return `#${((part(16) << 16) | (part(8) << 8) | part(0)).toString(16).padStart(6, "0")}`;
 }
 
-const COLOUR_NAMES = ["ground", "ink", "dim", "line", "faint", "on", "bad", "h0", "h1", "h2", "h3", "h4", "h5", "h6"];
+const COLOUR_NAMES = ["ground", "ink", "dim", "line", "faint", "on", "bad", "diff", "h0", "h1", "h2", "h3", "h4", "h5", "h6"];
 
 /**
  * Colours of the root's theme: `css` by name, `px` as pixels, and each hue's tint.

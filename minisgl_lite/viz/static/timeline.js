@@ -38,9 +38,10 @@ export function createTimeline(app) {
     type: "range", min: 0, max: 0, step: 1, class: "kvv-slider", "aria-label": say("control.slider"),
     on: { input: () => (pause(true), app.go(Number(slider.value), { quiet: true })) },
   });
+  const flag = el("span", { class: "kvv-tick", "aria-hidden": "true", hidden: true });
   const where = el("span", { class: "kvv-step" });
   const root = el("div", { class: "kvv-controls", role: "group", "aria-label": say("control.slider") }, [
-    el("span", { class: "kvv-buttons" }, [first, back, play, next, last]), by, slider, where,
+    el("span", { class: "kvv-buttons" }, [first, back, play, next, last]), by, el("span", { class: "kvv-slide" }, [flag, slider]), where,
   ]);
 
   function setUnit(name) {
@@ -112,6 +113,11 @@ export function createTimeline(app) {
     root, key, pause, slider,
     playing: () => timer !== 0,
     setSpeed: (value) => (speed = value),
+    /** Mark a place on the slider. @param {number} index @param {number} n frames in all; index -1: no mark */
+    mark(index, n) {
+      flag.hidden = index < 0;
+      flag.style.setProperty("--kvv-at", String(n > 1 ? index / (n - 1) : 0));
+    },
     /** @param {import("./slots.js").View} view @param {string} words the sentence */
     update(view, words) {
       const n = view.trace.frames.length;

@@ -111,13 +111,14 @@ export function treePanel(app) {
     const tokens = node.key.map((id) => view.tokens.short(id)).join("");
     const chars = Array.from(tokens);
     const text = node.id === 0 ? say("tree.root") : chars.length > 34 ? `${chars.slice(0, 16).join("")}…${chars.slice(-16).join("")}` : tokens;
-    const state = node.ref ? say("tree.ref", { n: node.ref }) : `t=${node.time}${next ? ` · ${say("tree.next")}` : ""}`;
+    const differs = !!app.other?.node(node.id);
+    const state = (differs ? "≠ · " : "") + (node.ref ? say("tree.ref", { n: node.ref }) : `t=${node.time}${next ? ` · ${say("tree.next")}` : ""}`);
     const w = Math.max(46, Array.from(text).length * 7.4 + 14);
-    const label = words(node, next ? node : null) + (change ? `, ${say(change)}` : "");
+    const label = words(node, next ? node : null) + (change ? `, ${say(change)}` : "") + (differs ? `, ${say("compare.cell")}` : "");
     setAttr(row.twig, "d", depth ? `M${x - INDENT + 8} ${parentRow * NODE_ROW + NODE_ROW}V${y + NODE_ROW / 2}H${x}` : "");
     setAttr(row.item, "aria-label", label);
     setAttr(row.item, "aria-level", depth + 1);
-    setAttr(row.item, "class", `kvv-node ${node.ref ? "kvv-locked" : "kvv-evictable"}${change ? " kvv-changed" : ""}`);
+    setAttr(row.item, "class", `kvv-node ${node.ref ? "kvv-locked" : "kvv-evictable"}${change ? " kvv-changed" : ""}${differs ? " kvv-differs" : ""}`);
     setAttr(row.item, "data-node", node.id);
     setText(row.title, label);
     for (const [name, value] of [["x", x], ["y", y], ["width", w]]) setAttr(row.rect, name, value);
@@ -174,7 +175,7 @@ export function treePanel(app) {
       if (naive) return;
       // Nodes are never changed in place, so equal items mean an equal tree; the frame's own changes are marked.
       const nodes = [...view.state.tree.values()];
-      const quiet = !view.frame?.tree && !marked;
+      const quiet = !view.frame?.tree && !marked && !app.other;
       if (quiet && drawn && drawn.length === nodes.length && nodes.every((node, i) => node === drawn[i])) return;
       drawn = nodes;
       marked = !!view.frame?.tree;

@@ -1,7 +1,9 @@
 // The view of a run: one timeline, linked panels. Entry of the widget; anywidget calls `render`.
 
 import { decodeTrace } from "./codec.js";
+import { createCompare } from "./compare_view.js";
 import { button, el, setAttr, setText } from "./dom.js";
+import { followHost } from "./host.js";
 import { createLegend } from "./legend.js";
 import { createLive } from "./live.js";
 import { createMenu } from "./menu.js";
@@ -12,7 +14,7 @@ import { sourceOf } from "./sentences.js";
 import { LiveSession } from "./session.js";
 import { slotWords } from "./slots.js";
 import { stepTables } from "./step_table.js";
-import { followTheme, readColours } from "./theme.js";
+import { readColours } from "./theme.js";
 import { createTimeline } from "./timeline.js";
 import { say } from "./words.js";
 
@@ -31,15 +33,17 @@ async function render({ model, el: host }) {
   };
   const known = sessions.get(options.id);
   let trace = known?.trace;
+  let other = null;
   try {
     trace ??= await decodeTrace(model.get("trace"));
+    if (model.get("other")) other = await decodeTrace(model.get("other"));
   } catch (error) {
     return fail(error.message);
   }
   const session = options.live ? (known ?? new LiveSession(trace)) : null;
   if (session) sessions.set(options.id, session);
   try {
-    return createView(root, { model, options, trace, session });
+    return other ? createCompare(root, { options, traces: [trace, other] }) : createView(root, { model, options, trace, session });
   } catch (error) {
     console.error(error);
     return fail(say("error.view", { text: error.message }));
@@ -59,7 +63,6 @@ function createView(root, { model, options, trace, session }) {
   let hover = -1;
   let asked = 0;
   let colours = null;
-  let width = 0;
   let spoken = 0;
   let speed = 1;
   /** @type {import("./slots.js").View} */
@@ -129,7 +132,7 @@ function createView(root, { model, options, trace, session }) {
   const faultButton = button("", () => app.go(player.run.fault), { cls: "kvv-small kvv-bad" });
   const legend = createLegend(app);
   const menu = createMenu({
-    tableButton, announce: app.announce, sentence: () => `${where()}: ${words}`, trace: () => player.trace,
+    tableButton, announce: app.announce, sentence: () => `${where()}: ${words}`, traces: () => [player.trace],
     setSpeed: (value) => timeline.setSpeed((speed = value)),
   });
   const live = session ? createLive(app, session, { send }) : null;
@@ -195,17 +198,6 @@ function createView(root, { model, options, trace, session }) {
   }
 
   // ---- what reaches it from outside -------------------------------------------------------------
-  root.addEventListener("keydown", (event) => {
-    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-    const target = /** @type {HTMLElement} */ (event.target);
-    if (target.matches("input:not([type=range]), select, textarea, summary")) return;
-    if (event.key === " " && target.matches("button")) return;
-    if (target === tables || target.matches(".kvv-release")) return;
-    live?.interrupt();
-    if (!timeline.key(event)) return;
-    event.preventDefault();
-    event.stopPropagation();
-  });
   timeline.root.addEventListener("pointerdown", () => live?.interrupt());
   const received = (message) => session?.receive(message);
   model.on?.("msg:custom", received);
@@ -224,22 +216,20 @@ function createView(root, { model, options, trace, session }) {
       app.go(to);
     },
   });
-  const resize = new ResizeObserver(() => {
-    const next = root.clientWidth;
-    if (!next || next === width) return;
-    width = next;
-    panels.arrange(shapeOf(width));
+  const unfollow = followHost(root, {
+    themed() {
+      colours = null;
+      legend.paint();
+      if (view) schedule();
+    },
+    resized: (width) => panels.arrange(shapeOf(width)),
+    forced: () => showTables(true),
+    key(event) {
+      if (event.target === tables) return false;
+      live?.interrupt();
+      return timeline.key(event);
+    },
   });
-  resize.observe(root);
-  const unfollow = followTheme(root, () => {
-    colours = null;
-    legend.paint();
-    if (view) schedule();
-  });
-  const forced = matchMedia("(forced-colors: active)");
-  const force = () => forced.matches && showTables(true);
-  forced.addEventListener("change", force);
-  force();
   schedule();
 
   return () => {
@@ -249,9 +239,7 @@ function createView(root, { model, options, trace, session }) {
     live?.stop();
     panels.stop();
     player.stop();
-    resize.disconnect();
     unfollow();
-    forced.removeEventListener("change", force);
     model.off?.("msg:custom", received);
     root.remove();
   };
