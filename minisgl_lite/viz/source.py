@@ -13,8 +13,10 @@ from ..utils import require
 _ROOT = Path(__file__).parent.parent
 
 
-def source(obj: type | Callable[..., Any]) -> Any:
+def source(obj: type | Callable[..., Any] | Path) -> Any:
     """The source of a function, method or class, highlighted, with the file and line it stands in.
+
+    A ``Path`` is shown as the Python file that it names, whole.
 
     Returns an ``IPython.display.Markdown``; as a cell's last expression it is shown.
 
@@ -22,10 +24,19 @@ def source(obj: type | Callable[..., Any]) -> Any:
         ImportError: IPython is not there (extra ``book``).
         TypeError: ``obj`` has no Python source.
     """
+    if isinstance(obj, Path):
+        return _markdown(obj.read_text(encoding="utf-8"), _where(obj))
     obj = inspect.unwrap(obj)
     lines, first = inspect.getsourcelines(obj)
-    path = Path(inspect.getsourcefile(obj) or "").resolve()
-    where = path.relative_to(_ROOT.parent) if path.is_relative_to(_ROOT) else path.name
-    code = textwrap.dedent("".join(lines)).rstrip()
+    where = _where(Path(inspect.getsourcefile(obj) or ""))
+    return _markdown(textwrap.dedent("".join(lines)), f"{where}, line {first}")
+
+
+def _where(path: Path) -> str:
+    path = path.resolve()
+    return f"`{path.relative_to(_ROOT.parent) if path.is_relative_to(_ROOT) else path.name}`"
+
+
+def _markdown(code: str, where: str) -> Any:
     display = require("IPython.display", extra="book")
-    return display.Markdown(f"```python\n{code}\n```\n\n`{where}`, line {first}")
+    return display.Markdown(f"```python\n{code.rstrip()}\n```\n\n{where}")
