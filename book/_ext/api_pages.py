@@ -21,13 +21,14 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from docutils import nodes
 from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.domains.python import PythonDomain
 from sphinx.environment import BuildEnvironment
 from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.docutils import SphinxDirective
@@ -219,7 +220,7 @@ def resolve_short_name(
         return content if isinstance(obj, TypeVar) or name.startswith("_") else None
     if path:
         return None
-    domain = env.get_domain("py")
+    domain = cast(PythonDomain, env.get_domain("py"))
     found = [
         (address, entry)
         for address, entry in domain.objects.items()
@@ -228,9 +229,7 @@ def resolve_short_name(
     if len(found) != 1:
         return None
     docname = node.get("refdoc", env.docname)
-    return domain.resolve_xref(  # type: ignore[no-any-return]
-        env, docname, app.builder, "obj", found[0][0], node, content
-    )
+    return domain.resolve_xref(env, docname, app.builder, "obj", found[0][0], node, content)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
