@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from tests.book.browser import missing
+from tests.book.story import PAGES
+from tests.book.throwaway import Book
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,6 +36,15 @@ def built_book() -> Path:
     if not (html / "index.html").is_file():
         missing("the book is not built: run `make book`")
     return html
+
+
+@pytest.fixture(scope="session")
+def story_book(tmp_path_factory: pytest.TempPathFactory) -> Book:
+    """A book whose page "story" has two views and a text that moves them; built once."""
+    book = Book(tmp_path_factory.mktemp("story") / "book", PAGES)
+    built = book.build("-W", "-n", "--keep-going")
+    assert built.returncode == 0, built.stdout
+    return book
 
 
 @pytest.fixture

@@ -10,35 +10,9 @@ from typing import Any
 import pytest
 
 from tests.book.browser import watched_page
+from tests.book.story import RUN
 from tests.book.throwaway import Book, Text
 
-RUN = """
-from minisgl_lite.toy import Toy
-from minisgl_lite.trace import Recorder
-from minisgl_lite.viz import show
-
-toy = Toy(page_size=4, num_pages=8)
-with Recorder(toy) as recorder:
-    toy.add("the cat sat on", says="the mat .")
-    toy.add("a dog ran", says="to the door")
-    toy.run()
-trace = recorder.trace()
-"""
-STORY = Text("""
-At first {step}`each prompt takes a page <allocate:r1>`, then {step}`their slots <prepare:r1
-panels=out_loc,page_table pin=3>` are looked up. In the other view {step}`r2 ends <finish:r2
-view=second>`. {step}``Code like `out_loc` is code <first-decode:r1>``.
-""")
-FILLER = Text("\n\n".join(["Text between the phrases and the second view."] * 40))
-GOOD_PAGES = {
-    "story": [
-        RUN,
-        STORY,
-        "show(trace, start='start')",
-        FILLER,
-        "show(trace, name='second', start='start', panels=['pool'])",
-    ]
-}
 FAULTS = {
     "no event": ("words <first-decode:r7>", r"'first-decode:r7' does not happen in this trace"),
     "no such kind": ("words <firstdecode:r1>", r"'firstdecode:r1'.* is not|'firstdecode:r1' does"),
@@ -51,16 +25,8 @@ FAULTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    book = Book(tmp_path_factory.mktemp("phrases") / "book", GOOD_PAGES)
-    built = book.build("-W", "-n", "--keep-going")
-    assert built.returncode == 0, built.stdout
-    return book
-
-
-def test_a_phrase_is_a_plain_span_of_text(book: Book) -> None:
-    page = book.read("story")
+def test_a_phrase_is_a_plain_span_of_text(story_book: Book) -> None:
+    page = story_book.read("story")
     spans = re.findall(r'<span class="kvv-phrase" ([^>]*)>(.*?)</span>', page, re.DOTALL)
     words = [re.sub(r"<[^>]+>|\s+", " ", text).strip() for _, text in spans]
     assert words[:3] == ["each prompt takes a page", "their slots", "r2 ends"]
@@ -69,7 +35,7 @@ def test_a_phrase_is_a_plain_span_of_text(book: Book) -> None:
     assert 'data-view="second"' in spans[2][0]
     assert "<code" in spans[3][1]
     assert "step_phrases.js" in page
-    assert "step_phrases.js" not in (book.html / "index.html").read_text(encoding="utf-8")
+    assert "step_phrases.js" not in (story_book.html / "index.html").read_text(encoding="utf-8")
 
 
 def test_phrases_that_mean_nothing_fail_the_build(tmp_path: Path) -> None:
@@ -86,10 +52,10 @@ def test_phrases_that_mean_nothing_fail_the_build(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def page(book: Book, chromium: Any) -> Iterator[Any]:
+def page(story_book: Book, chromium: Any) -> Iterator[Any]:
     options = {"viewport": {"width": 1280, "height": 800}, "reduced_motion": "reduce"}
     with watched_page(chromium, **options) as page:
-        page.goto((book.html / "story.html").as_uri())
+        page.goto((story_book.html / "story.html").as_uri())
         page.wait_for_selector(".kvv-slider >> nth=1")
         yield page
         assert not page.faults, page.faults
@@ -152,13 +118,13 @@ def test_the_page_scrolls_only_to_a_view_out_of_sight(page: Any) -> None:
 
 
 @pytest.mark.browser
-def test_a_click_before_the_view_is_drawn_is_kept(book: Book, chromium: Any) -> None:
+def test_a_click_before_the_view_is_drawn_is_kept(story_book: Book, chromium: Any) -> None:
     with watched_page(chromium) as page:
         # The view's loader waits until the phrase was clicked.
-        loader = (book.html.parent / "_static" / "widgets.js").read_text(encoding="utf-8")
+        loader = (story_book.html.parent / "_static" / "widgets.js").read_text(encoding="utf-8")
         held = f"addEventListener('go-on', () => {{ {loader} }});"
         page.route("**/widgets.js*", lambda route: route.fulfill(body=held))
-        page.goto((book.html / "story.html").as_uri())
+        page.goto((story_book.html / "story.html").as_uri())
         page.get_by_role("button", name="each prompt takes a page").click()
         assert page.locator(".kvv").count() == 0
         page.evaluate("dispatchEvent(new Event('go-on'))")
@@ -167,10 +133,10 @@ def test_a_click_before_the_view_is_drawn_is_kept(book: Book, chromium: Any) -> 
 
 
 @pytest.mark.browser
-def test_phrases_are_large_enough_and_in_contrast(book: Book, chromium: Any) -> None:
+def test_phrases_are_large_enough_and_in_contrast(story_book: Book, chromium: Any) -> None:
     for scheme in ("light", "dark"):
         with watched_page(chromium, color_scheme=scheme) as page:
-            page.goto((book.html / "story.html").as_uri())
+            page.goto((story_book.html / "story.html").as_uri())
             page.wait_for_selector(".kvv-slider")
             page.get_by_role("button", name="each prompt takes a page").click()
             page.mouse.move(0, 0)
@@ -196,8 +162,8 @@ def contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.browser
-def test_without_scripts_a_phrase_is_text(book: Book, chromium: Any) -> None:
+def test_without_scripts_a_phrase_is_text(story_book: Book, chromium: Any) -> None:
     with watched_page(chromium, java_script_enabled=False) as page:
-        page.goto((book.html / "story.html").as_uri())
+        page.goto((story_book.html / "story.html").as_uri())
         assert page.locator("span.kvv-phrase").count() == 4
         assert page.locator("button.kvv-phrase").count() == 0

@@ -16,6 +16,7 @@ from minisgl_lite.trace import Recorder, Trace
 from minisgl_lite.viz import assets, show
 from tests.book.browser import Faults
 
+from .opened import Opened
 from .pages import page
 from .runs import busy_run, crowded_run, overlapped_run
 
@@ -28,68 +29,6 @@ ALL = ["requests", "page_table", "pool", "out_loc", "free_slots", "tree", "relea
 @pytest.fixture(scope="module")
 def trace() -> Trace:
     return busy_run()
-
-
-class Opened:
-    """A page with a view in it."""
-
-    def __init__(self, tab: Any, faults: Faults) -> None:
-        self.tab, self.faults = tab, faults
-
-    def text(self, selector: str) -> str:
-        return self.tab.locator(selector).first.inner_text()
-
-    def settle(self) -> None:
-        """Wait until what was asked for is drawn."""
-        self.tab.evaluate(
-            "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-        )
-
-    def next(self) -> None:
-        self.tab.click(".kvv-next")
-        self.settle()
-
-    def frame(self) -> int:
-        return int(self.tab.locator(".kvv-slider").input_value())
-
-    def go(self, index: int) -> None:
-        self.tab.evaluate(
-            "(i) => { const s = document.querySelector('.kvv-slider'); s.value = i;"
-            " s.dispatchEvent(new Event('input')); }",
-            index,
-        )
-        self.settle()
-
-    def active(self, panel: str) -> str:
-        """The accessible name of a grid's active cell."""
-        return self.tab.locator(
-            f'.kvv-panel-{panel} [role="gridcell"][tabindex="0"]'
-        ).get_attribute("aria-label")
-
-
-@pytest.fixture
-def open_view(chromium: Any, tmp_path: Path) -> Iterator[Any]:
-    tabs = []
-
-    def open_it(run: Any, *, size: tuple[int, int] = (1280, 900), **options: Any) -> Opened:
-        how = {key: options.pop(key) for key in ("theme", "static", "body") if key in options}
-        context = {key: options.pop(key) for key in list(options) if key in CONTEXT}
-        path = tmp_path / f"view{len(tabs)}.html"
-        path.write_text(page(show(run, **options), **how), encoding="utf-8")
-        tab = chromium.new_page(viewport={"width": size[0], "height": size[1]}, **context)
-        tabs.append(tab)
-        faults = Faults()
-        faults.watch(tab)
-        tab.goto(path.as_uri())
-        tab.wait_for_function("window.ready !== undefined")
-        return Opened(tab, faults)
-
-    yield open_it
-    for tab in tabs:
-        tab.close()
-
-
-CONTEXT = {"reduced_motion", "forced_colors", "color_scheme", "device_scale_factor", "has_touch"}
 
 
 def tables(view: Opened) -> dict[str, str]:
@@ -398,6 +337,17 @@ def test_prose_can_move_the_view(open_view: Any, trace: Trace) -> None:
     view.settle()
     assert view.frame() == trace.find("split")
     assert view.tab.locator(".kvv-panel-tree").is_visible()
+
+
+def test_in_a_notebook_the_menu_copies_where_to_start(open_view: Any, trace: Trace) -> None:
+    view = open_view(trace, panels=["pool"])
+    view.tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    view.go(trace.find("split"))
+    view.settle()
+    view.tab.locator("summary", has_text="More").click()
+    view.tab.click("button:has-text('Copy start=… for show()')")
+    view.tab.wait_for_function("document.querySelector('.kvv-sr').textContent === 'Copied.'")
+    assert view.tab.evaluate("navigator.clipboard.readText()") == 'start="split"'
 
 
 # ---- text ------------------------------------------------------------------------------------
