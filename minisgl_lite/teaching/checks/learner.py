@@ -128,7 +128,7 @@ class Learner:
 
 
 class LearnerObject:
-    """An object of the learner's class. Methods are called by ``call``, attributes read by ``get``."""
+    """An object of the learner's class: methods by ``call``, attributes by ``get``."""
 
     def __init__(self, link: Link, class_name: str, handle: Handle) -> None:
         self.link, self.class_name, self.handle = link, class_name, handle
@@ -190,7 +190,7 @@ def _value(answer: dict[str, Any], what: str, args: Sequence[Any]) -> Any:
         {
             "missing": f"there is no {what} in this notebook; run the cell that defines it",
             "signature": f"{what} has another signature: {text}",
-            "counterpart": f"{called} calls the package's own {text}, which is what you are to write",
+            "counterpart": f"{called} calls the package's own {text}; write that yourself",
             "type": f"{called}: {text}",
             "overtime": f"{called} ran for {answer.get('seconds')} seconds and was stopped: does a"
             " loop in it never end?",

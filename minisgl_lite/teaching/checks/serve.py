@@ -11,6 +11,7 @@ import contextlib
 import inspect
 import io
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +24,10 @@ CALL_SECONDS = 5.0
 """How long one call of the learner's code may take."""
 
 
+PATIENCE = 6
+"""How often code that takes too long is told to stop before its reader hears of it."""
+
+
 class Overtime(BaseException):
     """Thrown into code that took too long; no ``except Exception`` catches it."""
 
@@ -31,7 +36,8 @@ class Overtime(BaseException):
 def time_limit(seconds: float) -> Iterator[None]:
     """Throw ``Overtime`` into what runs within; only a main thread on Unix can.
 
-    It is thrown again every half second, at code that catches everything, too.
+    It is thrown again every half second, at code that catches everything, too. Code that goes on
+    all the same can't be ended from here, and its reader is told so.
     """
     if not hasattr(signal, "setitimer") or threading.current_thread() is not (
         threading.main_thread()
@@ -39,7 +45,14 @@ def time_limit(seconds: float) -> Iterator[None]:
         yield
         return
 
+    out, thrown = sys.stdout, 0
+
     def late(*_: Any) -> None:
+        nonlocal thrown
+        thrown += 1
+        if thrown == PATIENCE:
+            print("This code can't be stopped: it catches every exception.", file=out, end=" ")
+            print("Restart the kernel (menu Kernel, Restart).", file=out, flush=True)
         raise Overtime
 
     before = signal.signal(signal.SIGALRM, late)
@@ -72,7 +85,7 @@ class Server:
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Carry out one request of the judge; always an answer, whatever happens."""
         try:
-            with withheld(self.counterparts), _quiet(), time_limit(self.seconds):
+            with time_limit(self.seconds), withheld(self.counterparts), _quiet():
                 return self._answer(request)
         except Overtime:
             return {"error": "overtime", "seconds": self.seconds}
@@ -112,9 +125,7 @@ class Server:
         return getattr(self.objects[owner], request["name"], None)
 
 
-def serve(
-    namespace: Mapping[str, Any], incoming: IO[bytes], outgoing: IO[bytes]
-) -> dict[str, Any]:
+def serve(namespace: Mapping[str, Any], incoming: IO[bytes], outgoing: IO[bytes]) -> dict[str, Any]:
     """Answer calls until the judge has reached a verdict, and return that.
 
     Raises:

@@ -1,0 +1,69 @@
+"""Reaches the verdict, in a process of its own: engine, sanitizer and comparison are all here.
+
+The learner's code runs at the other end of a pipe (``serve.py``): in the notebook's kernel, or in
+the sandbox of a grader. ``python -m minisgl_lite.teaching.checks.judge`` takes names of exercises
+as lines on its standard input, ``{"check": NAME, "seeds": [0, 17]}``, and answers each with calls
+of the learner's code and, in the end, ``{"verdict": {...}}``.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Sequence
+from typing import IO
+
+from .exercise import EXERCISES, Exercise, Verdict, load_exercises
+from .learner import CHECK_SECONDS, Gone, Learner, Link, NotDone, Wrong
+from .serve import CALL_SECONDS
+from .wire import MAX_LINE, WireError, parse, send
+
+
+def judge(
+    exercise: Exercise,
+    link: Link,
+    seeds: Sequence[int],
+    *,
+    seconds: float = CHECK_SECONDS,
+    call_seconds: float = CALL_SECONDS,
+) -> Verdict:
+    """Check the learner's answer with each seed; the first that goes wrong decides."""
+    link.begin(exercise.counterparts, seconds, call_seconds)
+    learner = Learner(link, exercise.answer, mutates=exercise.mutates)
+    try:
+        for seed in seeds:
+            exercise.check(learner, random.Random(seed))
+        learner.repeat_first_calls()
+    except NotDone:
+        return Verdict(exercise.name, "not done yet")
+    except Wrong as wrong:
+        return Verdict(exercise.name, "wrong", str(wrong), wrong.misconception)
+    except (Gone, WireError) as gone:
+        return Verdict(exercise.name, "error", str(gone))
+    return Verdict(exercise.name, "done")
+
+
+def main() -> int:
+    """Serve the process's standard streams until they close."""
+    incoming, outgoing = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever prints goes to the log, never between two messages
+    load_exercises()
+    _serve(incoming, outgoing)
+    return 0
+
+
+def _serve(incoming: IO[bytes], outgoing: IO[bytes]) -> None:
+    link = Link(incoming, outgoing)
+    while line := incoming.readline(MAX_LINE):
+        request = parse(line)
+        name = str(request["check"])
+        if name not in EXERCISES.supported_names():
+            verdict = Verdict(name, "error", f"there is no exercise {name!r}")
+        else:
+            verdict = judge(EXERCISES[name], link, [int(seed) for seed in request["seeds"]])
+        send(outgoing, {"verdict": verdict._asdict()})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""``check``, ``check_all`` and ``hint``: all that a notebook of exercises calls."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import secrets
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import IO, Any
+
+from .exercise import EXERCISES, Exercise, Verdict, load_exercises
+from .serve import serve
+from .wire import WireError, send
+
+JUDGE = "MINISGL_LITE_JUDGE"
+"""Environment variable: the Unix socket of a grader's judge. Without it a judge is started here."""
+
+
+class NotPassed(Exception):
+    """Raised by ``check`` where nbgrader runs the notebook: a cell that only prints would pass."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"NotPassed: {self}"]
+
+
+class Judge:
+    """The judge's process, or a grader's, from a notebook's end; started when first asked."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._streams: tuple[IO[bytes], IO[bytes]] | None = None
+
+    def ask(self, name: str, namespace: Mapping[str, Any], seeds: list[int]) -> Verdict:
+        """The verdict on what ``namespace`` defines for the exercise ``name``."""
+        incoming, outgoing = self._open()
+        try:
+            send(outgoing, {"check": name, "seeds": seeds})
+            return Verdict(**serve(namespace, incoming, outgoing))
+        except (OSError, WireError, TypeError):
+            self.close()
+            return Verdict(name, "error", "the check has stopped; run this cell once more")
+        except BaseException:
+            self.close()  # the judge still waits for an answer that won't come
+            raise
+
+    def _open(self) -> tuple[IO[bytes], IO[bytes]]:
+        if self._streams is not None and (self._process is None or self._process.poll() is None):
+            return self._streams
+        if path := os.environ.get(JUDGE):
+            connection = socket.socket(socket.AF_UNIX)
+            connection.connect(path)
+            self._streams = (connection.makefile("rb"), connection.makefile("wb"))
+            return self._streams
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", f"{__package__}.judge"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={"OMP_NUM_THREADS": "1"} | os.environ,
+            start_new_session=True,  # Ctrl-C is the notebook's
+        )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._streams = (self._process.stdout, self._process.stdin)
+        return self._streams
+
+    def close(self) -> None:
+        """End the judge; the next check starts another."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        for stream in self._streams or ():
+            with contextlib.suppress(OSError):  # its other end is gone
+                stream.close()
+        self._process = self._streams = None
+
+
+_judge = Judge()
+atexit.register(_judge.close)
+_hints_shown: dict[str, int] = {}
+
+
+def check(name: str) -> None:
+    """Check the answer that this notebook has for the exercise ``name``, and print one line.
+
+    ``done: NAME``, ``wrong: NAME: …`` with the first difference, or ``not done yet: NAME``.
+
+    Raises:
+        ValueError: there is no such exercise.
+        NotPassed: only where nbgrader runs the notebook, for everything but ``done``.
+    """
+    verdict = verdict_on(name, _caller(2))
+    if "NBGRADER_EXECUTION" in os.environ and verdict.status != "done":
+        raise NotPassed(verdict.line())
+    print(verdict.line())
+
+
+def verdict_on(name: str, namespace: Mapping[str, Any]) -> Verdict:
+    """As ``check``, for what ``namespace`` defines; nothing is printed."""
+    exercise = find(name)
+    return _judge.ask(exercise.name, namespace, [0, secrets.randbelow(2**31)])
+
+
+def check_all() -> None:
+    """A line for each exercise of this notebook, and how many are done.
+
+    They are those whose answer the notebook defines, in the order of the list.
+    """
+    namespace = _caller(2)
+    exercises = load_exercises()
+    all_of_them = [exercises[name] for name in exercises.supported_names()]
+    here = [exercise for exercise in all_of_them if exercise.answer in namespace]
+    verdicts = [verdict_on(exercise.name, namespace) for exercise in here]
+    for verdict in verdicts:
+        print(verdict.line())
+    done = sum(verdict.status == "done" for verdict in verdicts)
+    print(f"{done} of {len(verdicts)} done")
+
+
+def hint(name: str) -> None:
+    """Print the next of the exercise's three hints; each tells more than the one before."""
+    exercise = find(name)
+    number = _hints_shown[name] = min(_hints_shown.get(name, 0) + 1, len(exercise.hints))
+    print(f"Hint {number} of {len(exercise.hints)}: {exercise.hints[number - 1]}")
+
+
+def find(name: str) -> Exercise:
+    """Raises ValueError, with the names there are, for an unknown one."""
+    load_exercises()
+    return EXERCISES[name]
+
+
+def _caller(depth: int) -> Mapping[str, Any]:
+    """The notebook's names: IPython's own, or the calling module's."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is not None:
+        namespace: Mapping[str, Any] = shell.user_ns
+        return namespace
+    return sys._getframe(depth).f_globals

@@ -1,0 +1,63 @@
+"""Right answers pass, wrong ones don't: for each exercise, built in at least two and five ways.
+
+One module here per exercise, by its name: ``RIGHT``, a list of answers, the reference first and
+others built differently; ``WRONG``, plausible wrong answers with words that the verdict must have.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from typing import Any
+
+import pytest
+
+from minisgl_lite.teaching.checks import EXERCISES, load_exercises, verdict_on
+
+load_exercises()
+CODED = [
+    name
+    for name in EXERCISES.supported_names()
+    if EXERCISES[name].kind in ("build", "find") and EXERCISES[name].points
+]
+
+
+def answers(name: str) -> Any:
+    return importlib.import_module(f"tests.teaching.exercises.{name.replace('-', '_')}")
+
+
+CASES = [(name, answer) for name in CODED for answer in answers(name).RIGHT]
+MISTAKES = [(name, *item) for name in CODED for item in answers(name).WRONG.items()]
+
+
+def label(value: Any) -> str:
+    return getattr(value, "__name__", str(value)[:40])
+
+
+@pytest.mark.parametrize("name", CODED)
+def test_an_exercise_has_two_right_and_five_wrong_answers(name: str) -> None:
+    assert len(answers(name).RIGHT) >= 2 and len(answers(name).WRONG) >= 5
+
+
+@pytest.mark.parametrize(("name", "answer"), CASES, ids=label)
+def test_a_right_answer_is_done_in_time(name: str, answer: Any) -> None:
+    verdict_on(name, {})  # starts the judge
+    began = time.process_time()
+    assert verdict_on(name, {EXERCISES[name].answer: answer}).line() == f"done: {name}"
+    assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize(("name", "answer", "words"), MISTAKES, ids=label)
+def test_a_wrong_answer_hears_what_differs(name: str, answer: Any, words: str) -> None:
+    verdict = verdict_on(name, {EXERCISES[name].answer: answer})
+    assert verdict.status == "wrong"
+    assert words in verdict.text and "\n" not in verdict.line()
+
+
+def stub(*args: Any) -> Any:
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize("name", CODED)
+def test_the_stub_is_not_done_yet(name: str) -> None:
+    assert verdict_on(name, {EXERCISES[name].answer: stub}).line() == f"not done yet: {name}"

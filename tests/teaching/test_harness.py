@@ -1,0 +1,260 @@
+"""The exercise harness: what travels, and what a learner hears of each kind of mishap."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minisgl_lite.teaching.checks import (
+    EXERCISES,
+    NotPassed,
+    check,
+    check_all,
+    hint,
+    load_exercises,
+    notebook,
+    verdict_on,
+)
+from minisgl_lite.teaching.checks.wire import Handle, WireError, pack, parse, unpack
+
+# ---- values on their way ----------------------------------------------------------------------
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(PLAIN)
+def test_plain_values_arrive_as_they_were(value: Any) -> None:
+    assert unpack(json.loads(json.dumps(pack(value)))) == value
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.bool, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3), (2, 0, 4)])
+def test_tensors_arrive_with_dtype_shape_and_bytes(dtype: torch.dtype, shape: tuple) -> None:
+    tensor = (torch.arange(24)[: torch.Size(shape).numel()] % 5).to(dtype).reshape(shape)
+    again = unpack(json.loads(json.dumps(pack(tensor))))
+    assert again.dtype == dtype and again.shape == tensor.shape and torch.equal(again, tensor)
+
+
+def test_views_and_not_finite_floats_arrive() -> None:
+    view = torch.arange(12, dtype=torch.int32).view(3, 4).t()
+    assert torch.equal(unpack(pack(view)), view)
+    assert unpack(pack([float("inf"), float("-inf")])) == [float("inf"), float("-inf")]
+    assert isinstance(unpack(pack(Handle(3))), Handle)
+
+
+@pytest.mark.parametrize("value", [{1, 2}, object(), [range(3)], torch.tensor([1j])])
+def test_what_does_not_travel_is_named(value: Any) -> None:
+    with pytest.raises(WireError, match="can't be compared"):
+        pack(value)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        {"a": 1, "b": 2},
+        {"pickle": "x"},
+        {"tensor": {"dtype": "int32", "shape": [2**40], "bytes": ""}},
+        {"tensor": {"dtype": "int32", "shape": [-1, -1], "bytes": "AAAAAA=="}},
+        {"tensor": {"dtype": "object", "shape": [1], "bytes": "AAAAAA=="}},
+        {"tensor": {"dtype": "int32", "shape": [1], "bytes": "not base64"}},
+        {"dict": [[1]]},
+        {"dict": [[[], 1]]},
+        {"handle": "x"},
+    ],
+)
+def test_a_strangers_data_are_refused(data: Any) -> None:
+    with pytest.raises(WireError):
+        unpack(data)
+
+
+@pytest.mark.parametrize("line", [b"", b"[]", b"done: page-slots", b"[" * 100_000, b"\xff"])
+def test_a_line_that_is_no_message_is_refused(line: bytes) -> None:
+    with pytest.raises(WireError, match="is no message"):
+        parse(line)
+
+
+# ---- what a learner hears ----------------------------------------------------------------------
+
+
+def right(starts: list[int], page_size: int, count: int) -> torch.Tensor:
+    column = torch.tensor(starts, dtype=torch.int32).unsqueeze(1)
+    return (column + torch.arange(page_size, dtype=torch.int32)).flatten()[:count]
+
+
+def heard(answer: Callable[..., Any] | None) -> str:
+    namespace = {} if answer is None else {"page_slots": answer}
+    return verdict_on("page-slots", namespace).line()
+
+
+def stub(starts: list[int], page_size: int, count: int) -> torch.Tensor:
+    raise NotImplementedError("page-slots")
+
+
+def changes_its_argument(starts: list[int], page_size: int, count: int) -> torch.Tensor:
+    starts.sort()
+    return right(starts, page_size, count)
+
+
+def uses_the_counterpart(starts: list[int], page_size: int, count: int) -> torch.Tensor:
+    from minisgl_lite.scheduler import CacheManager
+
+    table = torch.zeros((2, 64), dtype=torch.int32)
+    manager = CacheManager(64, page_size, table, "naive")
+    return manager._page_to_token(torch.tensor(starts, dtype=torch.int32))[:count]
+
+
+def leaves(starts: list[int], page_size: int, count: int) -> torch.Tensor:
+    raise SystemExit(1)
+
+
+class OwnError(Exception):
+    pass
+
+
+def raises_its_own(starts: list[int], page_size: int, count: int) -> torch.Tensor:
+    raise OwnError("two\nlines")
+
+
+def test_the_right_answer_is_done_and_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    def chatty(starts: list[int], page_size: int, count: int) -> torch.Tensor:
+        print("looking at", starts)
+        return right(starts, page_size, count)
+
+    assert heard(right) == heard(chatty) == "done: page-slots"
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (stub, "not done yet: page-slots"),
+        (None, "there is no page_slots in this notebook; run the cell that defines it"),
+        (3, "page_slots([26, 2, 16, 32], 1, 0) raised TypeError: 'int' object is not callable"),
+        (lambda starts: 0, "another signature: it takes (starts), and is called with 3 arguments"),
+        (lambda s, p, c: None, "returned None (is a return missing?); a tensor is wanted"),
+        (lambda s, p, c: {1}, "a set can't be compared"),
+        (lambda s, p, c: right(s, p, c).long(), "returned torch.int64; torch.int32 is wanted"),
+        (lambda s, p, c: right(s, p, c)[:, None], "shape (0, 1); (0,) is wanted"),
+        (lambda s, p, c: s[99], "raised IndexError: list index out of range (line "),
+        (changes_its_argument, "changed its argument number 1, which must stay as it was"),
+        (uses_the_counterpart, "calls the package's own CacheManager._page_to_token"),
+        (leaves, "raised SystemExit: 1 (line "),
+        (raises_its_own, "raised OwnError: two (line "),
+    ],
+)
+def test_each_mishap_has_its_own_sentence(answer: Any, words: str) -> None:
+    line = heard(answer)
+    assert words in line and "\n" not in line and "minisgl_lite/teaching" not in line
+
+
+def test_state_between_calls_is_found() -> None:
+    calls: list[int] = []
+
+    def forgetful(starts: list[int], page_size: int, count: int) -> torch.Tensor:
+        calls.append(1)
+        return right(starts, page_size, count) + (len(calls) > 10**9 or count == -1)
+
+    assert heard(forgetful) == "done: page-slots"
+
+    def aging(starts: list[int], page_size: int, count: int) -> torch.Tensor:
+        seen.append(tuple(starts))
+        # Right the first time it sees a question, another answer the second time.
+        return right(starts, page_size, count) if seen.count(tuple(starts)) < 8 else right([], 1, 0)
+
+    seen: list[tuple[int, ...]] = []
+    assert "wrong: page-slots" in heard(aging)
+
+
+def test_loops_without_end_are_stopped_and_the_next_check_works(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def endless(starts: list[int], page_size: int, count: int) -> torch.Tensor:
+        while True:
+            pass
+
+    def stubborn(starts: list[int], page_size: int, count: int) -> torch.Tensor:
+        try:
+            while True:
+                pass
+        except Exception:
+            return right(starts, page_size, count)
+
+    began = time.monotonic()
+    for answer in (endless, stubborn):
+        assert "ran for 5.0 seconds and was stopped" in heard(answer)
+    assert time.monotonic() - began < 30
+    assert heard(right) == "done: page-slots"
+
+
+def test_a_judge_that_went_away_is_replaced() -> None:
+    assert heard(right) == "done: page-slots"
+    assert notebook._judge._process is not None
+    notebook._judge._process.kill()
+    notebook._judge._process.wait()
+    assert heard(right) == "done: page-slots"
+
+
+# ---- the three functions of a notebook ---------------------------------------------------------
+
+
+def test_check_prints_one_line_and_returns_none(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "page_slots", stub)
+    monkeypatch.delenv("NBGRADER_EXECUTION", raising=False)
+    assert check("page-slots") is None
+    assert capsys.readouterr().out == "not done yet: page-slots\n"
+
+
+def test_under_nbgrader_what_is_not_done_raises(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
+    monkeypatch.setitem(globals(), "page_slots", stub)
+    with pytest.raises(NotPassed, match="not done yet: page-slots") as caught:
+        check("page-slots")
+    assert caught.value._render_traceback_() == ["NotPassed: not done yet: page-slots"]
+    monkeypatch.setitem(globals(), "page_slots", right)
+    check("page-slots")
+    assert capsys.readouterr().out == "done: page-slots\n"
+
+
+def test_check_all_sums_up(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "page_slots", right)
+    check_all()
+    assert capsys.readouterr().out == "done: page-slots\n1 of 1 done\n"
+
+
+def test_hints_come_one_by_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notebook, "_hints_shown", {})
+    for _ in range(4):
+        hint("page-slots")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[:12] for line in lines] == [f"Hint {n} of 3:"[:12] for n in (1, 2, 3, 3)]
+
+
+def test_an_unknown_exercise_is_named_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"'page-slot'; known: .*page-slots"):
+        check("page-slot")
+
+
+def test_every_exercise_is_complete() -> None:
+    load_exercises()
+    answers = [EXERCISES[name].answer for name in EXERCISES.supported_names()]
+    assert len(answers) == len(set(answers))
