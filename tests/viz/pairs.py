@@ -84,9 +84,7 @@ def fixture() -> str:
         content[name] = {
             "traces": [bare(one), bare(two)],
             "difference": difference and asdict(difference),
-            "slots": [
-                [i, j, differing_slots(one.state_at(i), two.state_at(j))] for i, j in at
-            ],
+            "slots": [[i, j, differing_slots(one.state_at(i), two.state_at(j))] for i, j in at],
         }
     return json.dumps(content, separators=(",", ":")) + "\n"
 

@@ -69,7 +69,8 @@ def test_the_packed_module_holds_the_readable_one() -> None:
 
 
 def test_what_a_page_carries_is_small() -> None:
-    assert len(assets.esm()) + len(assets.css()) <= 80_000
+    # Of the 400 KB that a page with one view may weigh beyond its text.
+    assert len(assets.esm()) + len(assets.css()) <= 120_000
 
 
 def test_nothing_is_loaded_from_elsewhere() -> None:
