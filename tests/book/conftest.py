@@ -40,7 +40,7 @@ def built_book() -> Path:
 
 @pytest.fixture(scope="session")
 def story_book(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    """A book whose page "story" has two views and a text that moves them; built once."""
+    """The book of story.py, built once."""
     book = Book(tmp_path_factory.mktemp("story") / "book", PAGES)
     built = book.build("-W", "-n", "--keep-going")
     assert built.returncode == 0, built.stdout

@@ -1,4 +1,4 @@
-"""Pages of a throw-away book with two views and a text that moves them."""
+"""Pages of a throw-away book: two views, a text that moves them, a reference that they name."""
 
 from __future__ import annotations
 
@@ -22,12 +22,20 @@ panels=out_loc,page_table pin=3>` are looked up. In the other view {step}`r2 end
 view=second>`. {step}``Code like `out_loc` is code <first-decode:r1>``.
 """)
 FILLER = Text("\n\n".join(["Text between the phrases and the second view."] * 40))
+REFERENCE = Text("""
+```{eval-rst}
+.. py:method:: minisgl_lite.scheduler.Scheduler._prepare_batch
+
+   Part of an API reference.
+```
+""")
 PAGES = {
+    "reference": [REFERENCE],
     "story": [
         RUN,
         STORY,
         "show(trace, start='start')",
         FILLER,
         "show(trace, name='second', start='start', panels=['pool'])",
-    ]
+    ],
 }
