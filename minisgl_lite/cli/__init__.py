@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from minisgl_lite.hooks import HookError
 
-from . import generate, record
+from . import generate, record, release
 
 
 class _Parser(argparse.ArgumentParser):
@@ -31,6 +31,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     generate.add_parser(commands)
     record.add_parser(commands)
+    release.add_parser(commands)
     return parser
 
 

@@ -50,7 +50,7 @@ def pages_of_four(starts: list[int], page_size: int, count: int) -> torch.Tensor
 RIGHT = [reference, by_division]
 WRONG = {
     page_numbers: "token 0 is",
-    one_slot_per_page: "shape",
+    one_slot_per_page: "token 1 is",
     adjacent_pages: "token 1 is",
     sorted_pages: "token 0 is",
     whole_pages_only: "shape",

@@ -1,0 +1,122 @@
+"""Cuts the students' notebooks out of the solutions, with nbgrader's own preprocessors.
+
+``solutions/*.ipynb`` are the source. What lies between ``### BEGIN SOLUTION`` and ``### END
+SOLUTION`` becomes a stub that names its exercise; marking guides (``### BEGIN MARK SCHEME``) and
+hidden tests go; stored outputs go, except those that nbval compares, which say ``done: NAME``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..utils import require
+from .checks import EXERCISES, load_exercises
+
+COMPARED = "nbval-check-output"
+"""Tag of a cell whose stored output is compared, and so stays."""
+
+PARTS = ("text", "answer", "check")
+
+
+def release(solutions: Path, exercises: Path, names: Sequence[str] = ()) -> list[Path]:
+    """Write ``exercises/NAME.ipynb`` for each ``solutions/NAME.ipynb``; returns the paths.
+
+    ``names``: only these. Equal sources give equal bytes. Nothing is written unless all are sound.
+
+    Raises:
+        ValueError: no such notebook, or one that breaks a rule of ``check_source``.
+        ImportError: nbgrader is not there (extra ``grade``).
+    """
+    sources = [solutions / f"{name}.ipynb" for name in names] or sorted(solutions.glob("*.ipynb"))
+    if missing := [path for path in sources if not path.is_file()]:
+        raise ValueError(f"there is no notebook {missing[0]}.")
+    made = {path: student_notebook(path) for path in sources}
+    exercises.mkdir(parents=True, exist_ok=True)
+    written = []
+    for path, text in made.items():
+        target = exercises / path.name
+        target.write_text(text, encoding="utf-8", newline="\n")
+        written.append(target)
+    return written
+
+
+def student_notebook(path: Path) -> str:
+    """The text of the student's notebook for one solution notebook. Raises ValueError."""
+    nbformat: Any = require("nbformat", extra="grade")
+    preprocessors: Any = require("nbgrader.preprocessors", extra="grade")
+    notebook = nbformat.read(path, as_version=4)
+    check_source(notebook, str(path))
+    resources: dict[str, Any] = {}
+    for step in (
+        preprocessors.LockCells(),
+        preprocessors.ClearSolutions(),
+        preprocessors.ClearHiddenTests(),
+        preprocessors.ClearMarkScheme(),
+        preprocessors.ComputeChecksums(),
+    ):
+        notebook, resources = step.preprocess(notebook, resources)
+    for cell in notebook.cells:
+        _finish(cell)
+    notebook.metadata = {"kernelspec": notebook.metadata["kernelspec"]}
+    _check_released(notebook, str(path))
+    return str(nbformat.writes(notebook)) + "\n"
+
+
+def check_source(notebook: Any, where: str) -> None:
+    """What a solution notebook must keep to.
+
+    Each graded cell's id is its grade_id, ``<exercise>-<text|answer|check>``; each exercise in it
+    is on the list, worth the points that its cells carry, and has an answer and a check.
+
+    Raises:
+        ValueError: the first cell that does not.
+    """
+    exercises = load_exercises()
+    points: dict[str, float] = {}
+    parts: dict[str, set[str]] = {}
+    for cell in notebook.cells:
+        graded = cell.metadata.get("nbgrader")
+        if graded is None:
+            continue
+        grade_id = graded.get("grade_id")
+        if cell.get("id") != grade_id:
+            raise ValueError(f"{where}: cell {cell.get('id')!r} has the grade_id {grade_id!r}.")
+        name, _, part = str(grade_id).rpartition("-")
+        if part not in PARTS or name not in exercises:
+            raise ValueError(f"{where}: {grade_id!r} is not <exercise>-<text|answer|check>.")
+        if part in parts.setdefault(name, set()):
+            raise ValueError(f"{where}: there are two cells {grade_id!r}.")
+        parts[name].add(part)
+        points[name] = points.get(name, 0) + (graded.get("points") or 0)
+    for name, found in parts.items():
+        needed = {"answer"} if EXERCISES[name].kind == "explain" else {"answer", "check"}
+        if not needed <= found:
+            raise ValueError(f"{where}: {name} lacks its cells {sorted(needed - found)}.")
+        if points[name] != EXERCISES[name].points:
+            raise ValueError(
+                f"{where}: {name} is worth {points[name]:g} points here and"
+                f" {EXERCISES[name].points} on the list."
+            )
+
+
+def _finish(cell: Any) -> None:
+    """Name the exercise in its stub; drop outputs that nobody compares."""
+    if cell.cell_type != "code":
+        return
+    name = cell.metadata.get("nbgrader", {}).get("grade_id", "").rpartition("-")[0]
+    stub = f'raise NotImplementedError("{name}")'
+    cell.source = cell.source.replace("raise NotImplementedError()", stub)
+    compared = COMPARED in cell.metadata.get("tags", [])
+    # nbval takes a cell with outputs but without a count for one that was never run.
+    cell.execution_count = 0 if compared else None
+    cell.outputs = cell.outputs if compared else []
+
+
+def _check_released(notebook: Any, where: str) -> None:
+    """No line that only solutions have is left."""
+    for cell in notebook.cells:
+        for mark in ("BEGIN SOLUTION", "END SOLUTION", "MARK SCHEME", "HIDDEN TESTS"):
+            if mark in cell.source:
+                raise ValueError(f"{where}: cell {cell.get('id')!r} still has {mark!r} in it.")

@@ -1,0 +1,107 @@
+"""Students' notebooks are cut from the solutions: the same bytes each time, no answer in them."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from minisgl_lite.cli import main
+from minisgl_lite.teaching.checks import EXERCISES, load_exercises
+from minisgl_lite.teaching.release import check_source, release
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = sorted((ROOT / "solutions").glob("*.ipynb"))
+
+
+def test_the_committed_exercises_are_the_released_ones(tmp_path: Path) -> None:
+    written = release(ROOT / "solutions", tmp_path)
+    committed = {p.name: p.read_bytes() for p in (ROOT / "exercises").glob("*.ipynb")}
+    assert {path.name: path.read_bytes() for path in written} == committed
+
+
+def test_every_exercise_is_in_exactly_one_notebook() -> None:
+    load_exercises()
+    found: list[str] = []
+    for path in SOURCES:
+        for cell in nbformat.read(path, as_version=4).cells:
+            if cell.id.endswith("-answer"):
+                found.append(cell.id.removesuffix("-answer"))
+    assert sorted(found) == sorted(EXERCISES.supported_names())
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_no_line_of_an_answer_reaches_the_student(source: Path, tmp_path: Path) -> None:
+    (written,) = release(source.parent, tmp_path, [source.stem])
+    text = written.read_text(encoding="utf-8")
+    secret = False
+    lines = 0
+    for cell in nbformat.read(source, as_version=4).cells:
+        for line in cell.source.split("\n"):
+            if "BEGIN SOLUTION" in line or "BEGIN MARK SCHEME" in line:
+                secret = True
+            elif "END SOLUTION" in line or "END MARK SCHEME" in line:
+                secret = False
+            elif secret and len(line.strip()) > 20:
+                lines += 1
+                assert line.strip() not in text
+    assert lines > 0
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_stubs_name_their_exercise(source: Path, tmp_path: Path) -> None:
+    (written,) = release(source.parent, tmp_path, [source.stem])
+    for cell in nbformat.read(written, as_version=4).cells:
+        if cell.id.endswith("-answer") and "raise NotImplementedError" in cell.source:
+            assert f'NotImplementedError("{cell.id.removesuffix("-answer")}")' in cell.source
+
+
+def broken(change: Any) -> Any:
+    notebook = copy.deepcopy(nbformat.read(ROOT / "solutions/pages-and-slots.ipynb", as_version=4))
+    cells = {cell.id: cell for cell in notebook.cells}
+    change(notebook, cells)
+    return notebook
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda n, c: c["page-slots-check"].update(id="x"), "has the grade_id"),
+        (lambda n, c: c["page-slots-check"].metadata.nbgrader.update(points=3), "worth 3 points"),
+        (lambda n, c: n.cells.remove(c["page-slots-check"]), "lacks its cells ['check']"),
+        (lambda n, c: n.cells.append(c["page-slots-check"]), "two cells 'page-slots-check'"),
+        (
+            lambda n, c: (
+                c["page-slots-text"].metadata.nbgrader.update(grade_id="paging-text"),
+                c["page-slots-text"].update(id="paging-text"),
+            ),
+            "'paging-text' is not",
+        ),
+    ],
+)
+def test_a_source_that_breaks_a_rule_is_named(change: Any, words: str) -> None:
+    with pytest.raises(ValueError) as error:
+        check_source(broken(change), "solutions/x.ipynb")
+    assert words in str(error.value)
+
+
+def test_a_solution_that_is_not_marked_stops_the_release(tmp_path: Path) -> None:
+    notebook = broken(lambda n, c: c["set-up"].update(source="# the MARK SCHEME: 3"))
+    nbformat.write(notebook, tmp_path / "x.ipynb")
+    with pytest.raises(ValueError, match="still has"):
+        release(tmp_path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_says_what_it_wrote(tmp_path: Path, capsys: Any) -> None:
+    target = str(tmp_path / "out")
+    solutions = str(ROOT / "solutions")
+    assert (
+        main(["release", "pages-and-slots", "--solutions", solutions, "--exercises", target]) == 0
+    )
+    assert capsys.readouterr().out == f"{target}/pages-and-slots.ipynb\n"
+    assert main(["release", "nothing", "--solutions", solutions, "--exercises", target]) == 2
+    assert "there is no notebook" in capsys.readouterr().err
