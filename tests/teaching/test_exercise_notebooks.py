@@ -1,4 +1,4 @@
-"""The students' notebooks as they are handed out: they run to their end, and nothing is done yet."""
+"""The students' notebooks as handed out: they run to their end, and nothing is done yet."""
 
 from __future__ import annotations
 
