@@ -6,13 +6,14 @@ import functools
 import json
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..scheduler import Scheduler
 from ..trace import Trace
 from ..utils import require
 from . import assets
+from .grid import Variants, labelled
 from .picture import pair_picture, picture
 
 PANELS = (
@@ -75,9 +76,10 @@ def view_class() -> type[Any]:
             options: dict[str, Any],
             driver: Any = None,
             other: Trace | None = None,
+            grid: Variants | None = None,
         ) -> None:
             super().__init__(
-                trace=trace.to_widget(),
+                trace=(grid or trace).to_widget(),
                 other="" if other is None else other.to_widget(),
                 options=json.dumps(options),
             )
@@ -146,21 +148,25 @@ def start_index(trace: Trace, start: str | int | None) -> int | None:
 
 
 def show(
-    run: Trace | Scheduler | Any,
+    run: Trace | Variants | Mapping[str, Trace] | Scheduler | Any,
     *,
+    variant: Mapping[str, Any] | None = None,
     panels: Sequence[str] | None = None,
     start: str | int | None = None,
     title: str | None = None,
     name: str | None = None,
     small: bool = False,
 ) -> Any:
-    """Show a run: a recorded one from its ``Trace``, a live one from an ``LLM``.
+    """Show a run: a recorded one from its ``Trace``, a live one from an ``LLM``; or runs to choose.
 
     A live view drives the scheduler: prompts typed into it are decoded one turn at a time, in
     between the cells.
 
     Args:
-        run: a ``Trace``; or a ``Scheduler`` (an ``LLM`` is one); or a driver (``viz/driver.py``).
+        run: a ``Trace``; or a ``Scheduler`` (an ``LLM`` is one); or a driver (``viz/driver.py``);
+            or several runs, of which the reader chooses: ``variants(…)``, or Traces by name.
+        variant: which of several is shown first, by axis: ``{"page_size": 4}``; of runs by name,
+            ``{"run": "radix"}``. Default: the first of each axis.
         panels: which panels are open at first; others are one click away.
             Default: requests, page_table, pool.
         start: the frame to open at: an event's name (``"first-decode:r1"``, see ``Trace.find``)
@@ -173,11 +179,18 @@ def show(
         An anywidget; as a cell's last expression it is shown.
 
     Raises:
-        ValueError: ``run`` is none of these; a panel is unknown; the run has no such event.
+        ValueError: ``run`` is none of these; a panel or a variant is unknown; the run has no such
+            event.
         ImportError: anywidget is not there (extra ``book``).
     """
     driver = None
-    if isinstance(run, Trace):
+    grid = labelled(run) if isinstance(run, Mapping) else run if isinstance(run, Variants) else None
+    if grid is None and variant is not None:
+        raise ValueError("variant: there is one run here, nothing to choose")
+    place = None if grid is None else grid.place(**(variant or {}))
+    if grid is not None and place is not None:
+        trace = grid.at(place)
+    elif isinstance(run, Trace):
         trace = run
     else:
         driver = _driver_of(run)
@@ -185,6 +198,7 @@ def show(
     options: dict[str, Any] = {
         "id": uuid.uuid4().hex,
         "live": driver is not None,
+        "variant": place,
         "panels": check_panels(panels),
         "start": start_index(trace, start),
         "title": title,
@@ -192,7 +206,7 @@ def show(
         "small": small,
     }
     options = {key: v for key, v in options.items() if v is not None and v is not False}
-    return view_class()(trace, options, driver)
+    return view_class()(trace, options, driver, grid=grid)
 
 
 def _driver_of(run: Any) -> Any:
@@ -200,7 +214,7 @@ def _driver_of(run: Any) -> Any:
         return run
     if not isinstance(run, Scheduler):
         raise ValueError(
-            "show() takes a Trace, an LLM (or another Scheduler) or a driver, "
+            "show() takes a Trace, an LLM (or another Scheduler), a driver, or Traces by name, "
             f"not {type(run).__name__}"
         )
     from .driver import LocalDriver

@@ -109,6 +109,19 @@ export function createPanels(root, apps, { options, storeKey, labels = [], chang
     changed();
   }
 
+  /** Make the panels anew: they show another run now. */
+  function renew() {
+    for (const { name, parts } of panels) {
+      parts.forEach((part, side) => {
+        part.panel.stop?.();
+        part.panel = PANELS[name](apps[side]);
+        part.section.firstChild.replaceChildren(part.section.firstChild.firstChild, ...part.panel.head);
+        part.section.lastChild.replaceWith(part.panel.body);
+      });
+    }
+    arrange();
+  }
+
   const shown = (side) => panels.filter(({ name }) => isOpen(name)).map(({ parts }) => parts[side].panel);
 
   tabs.addEventListener("keydown", (event) => {
@@ -123,7 +136,7 @@ export function createPanels(root, apps, { options, storeKey, labels = [], chang
   });
 
   return {
-    tabs, box, toggle, arrange, isOpen,
+    tabs, box, toggle, arrange, isOpen, renew,
     shape: () => shape,
     /** @param {import("./slots.js").View} view @param {number} [side] */
     update: (view, side = 0) => shown(side).forEach((panel) => panel.update(view)),

@@ -1,6 +1,7 @@
 // The view of a run: one timeline, linked panels. Entry of the widget; anywidget calls `render`.
 
 import { decodeTrace } from "./codec.js";
+import { sameEvent } from "./compare.js";
 import { createCompare } from "./compare_view.js";
 import { button, el, setAttr, setText } from "./dom.js";
 import { followHost } from "./host.js";
@@ -16,6 +17,7 @@ import { slotWords } from "./slots.js";
 import { stepTables } from "./step_table.js";
 import { readColours } from "./theme.js";
 import { createTimeline } from "./timeline.js";
+import { createChooser } from "./variants.js";
 import { say } from "./words.js";
 
 /** Live runs by widget: every view of a widget shows the same run. @type {Map<string, LiveSession>} */
@@ -33,17 +35,18 @@ async function render({ model, el: host }) {
   };
   const known = sessions.get(options.id);
   let trace = known?.trace;
-  let other = null;
+  let [grid, other] = [null, null];
   try {
-    trace ??= await decodeTrace(model.get("trace"));
-    if (model.get("other")) other = await decodeTrace(model.get("other"));
+    if (!trace) ({ trace, grid } = await decodeTrace(model.get("trace")));
+    if (grid) trace = grid.trace(options.variant);
+    if (model.get("other")) other = (await decodeTrace(model.get("other"))).trace;
   } catch (error) {
     return fail(error.message);
   }
   const session = options.live ? (known ?? new LiveSession(trace)) : null;
   if (session) sessions.set(options.id, session);
   try {
-    return other ? createCompare(root, { options, traces: [trace, other] }) : createView(root, { model, options, trace, session });
+    return other ? createCompare(root, { options, traces: [trace, other] }) : createView(root, { model, options, trace, grid, session });
   } catch (error) {
     console.error(error);
     return fail(say("error.view", { text: error.message }));
@@ -52,13 +55,14 @@ async function render({ model, el: host }) {
 
 /**
  * @param {HTMLElement} root
- * @param {{model: any, options: any, trace: any, session: LiveSession|null}} given
+ * @param {{model: any, options: any, trace: any, grid: import("./variants.js").Grid|null, session: LiveSession|null}} given
  * @returns {() => void}
  */
-function createView(root, { model, options, trace, session }) {
+function createView(root, { model, options, trace, grid, session }) {
   const reduced = matchMedia("(prefers-reduced-motion: reduce)");
   const player = createPlayer(trace);
   let index = player.startIndex(options.start);
+  let chosen = { trace, index }; // where the reader went, as against where another variant has the same event
   let pin = -1;
   let hover = -1;
   let asked = 0;
@@ -95,6 +99,7 @@ function createView(root, { model, options, trace, session }) {
     /** @param {number} to @param {{quiet?: boolean}} [how] quiet: not spoken */
     go(to, how = {}) {
       index = Math.max(-1, Math.min(player.last(), to));
+      chosen = { trace: player.trace, index };
       schedule();
       if (!how.quiet) app.speak();
     },
@@ -107,13 +112,29 @@ function createView(root, { model, options, trace, session }) {
     afterPaint: (fn) => after.push(fn),
     abort: (uid) => live?.abort(uid),
     traceChanged(reset) {
-      player.load(session.trace, reset);
-      if (reset) pin = hover = index = -1;
-      legend.show(player.run, player.trace.meta);
-      setText(title, titleText());
-      schedule();
+      showRun(session.trace, reset, -1);
     },
   };
+
+  /** @param {any} next @param {boolean} fresh another run, not more of this one @param {number} at its frame */
+  function showRun(next, fresh, at) {
+    player.load(next, fresh);
+    if (fresh) {
+      [pin, hover, index] = [-1, -1, at];
+      panels.renew();
+    }
+    legend.show(player.run, player.trace.meta);
+    setText(title, titleText());
+    schedule();
+  }
+
+  /** Another variant: at the event where the reader left the last one, as far as it has it. @param {number[]} place */
+  function showVariant(place) {
+    timeline.pause(true);
+    const next = grid.trace(place);
+    showRun(next, true, sameEvent(chosen.trace.frames, chosen.index, next.frames));
+    app.speak();
+  }
 
   // ---- the frame around the panels --------------------------------------------------------------
   const title = el("span", { class: "kvv-title", text: titleText() });
@@ -136,12 +157,13 @@ function createView(root, { model, options, trace, session }) {
     setSpeed: (value) => timeline.setSpeed((speed = value)),
   });
   const live = session ? createLive(app, session, { send }) : null;
+  const chooser = grid && createChooser(grid, options.variant, showVariant);
   const panels = createPanels(root, [app], {
     options, storeKey: `kvv:${location.pathname}:${options.title ?? ""}:${options.name ?? ""}`, changed: schedule,
   });
   root.append(
     el("div", { class: "kvv-head" }, [title, badge, faultButton, source, menu]),
-    ...(live ? [live.root] : []),
+    ...(live ? [live.root] : []), ...(chooser ? [chooser.root] : []),
     said, region, timeline.root, panels.tabs, panels.box, tables,
     el("div", { class: "kvv-foot" }, [hoverLine, legend.root]),
   );
@@ -207,6 +229,12 @@ function createView(root, { model, options, trace, session }) {
     session.command({ op: "history" }, send);
   }
   const page = joinPage(root, {
+    meet(digest) {
+      const place = grid?.find(digest);
+      if (!place) return;
+      chooser.set(place);
+      showVariant(place);
+    },
     trace: () => player.trace, index: () => index, pinned: () => pin, shape: () => panels.shape(),
     go(to, names, slot) {
       timeline.pause(true);
