@@ -1,6 +1,6 @@
 // What ties a view to the page around it: words of the text move it, it tells the page where it is, links lead to a step.
 
-import { button, el, setText } from "./dom.js";
+import { button, el, setAttr, setText } from "./dom.js";
 import { eventName, findEvent } from "./events.js";
 import { linkHash, readHash, sameRun } from "./links.js";
 import { say } from "./words.js";
@@ -77,11 +77,27 @@ export function joinPage(root, view) {
   if (built) addEventListener("hashchange", follow);
   root.querySelector(".kvv-menubox button:last-of-type")?.after(button(say(built ? "control.link" : "control.start"), copy, { cls: "kvv-small" }));
 
+  // Where the page knows the API reference, the function that a view names is a link to it.
+  const api = JSON.parse(document.getElementById("kvv-api")?.textContent ?? "{}");
+  const sources = built ? [...root.querySelectorAll(".kvv-source")].map((node) => ({ node, link: el("a", { class: "kvv-sourcelink" }) })) : [];
+  for (const { node, link } of sources) {
+    node.replaceWith(link);
+    link.append(node);
+  }
+  function linkSources() {
+    for (const { node, link } of sources) {
+      const address = api[node.textContent];
+      if (address) setAttr(link, "href", address);
+      else link.removeAttribute("href");
+    }
+  }
+
   return {
     /** The view was drawn. `at(event)`: whether it stands at that event. */
     moved() {
       const detail = { index: view.index(), pin: view.pinned(), at: (event) => find(event) === view.index() };
       root.dispatchEvent(new CustomEvent("kvv-moved", { bubbles: true, detail }));
+      linkSources();
       if (built && !led) follow();
       led = true;
     },
