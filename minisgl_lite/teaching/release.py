@@ -7,23 +7,61 @@ hidden tests go; stored outputs go, except those that nbval compares, which say 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import hmac
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..utils import require
-from .checks import EXERCISES, load_exercises
+from .checks import EXERCISES, PUBLIC, load_exercises
 
 COMPARED = "nbval-check-output"
 """Tag of a cell whose stored output is compared, and so stays."""
 
+STUB = "# YOUR CODE HERE\nraise NotImplementedError()"
+"""What nbgrader puts in place of a solution."""
+
 PARTS = ("text", "answer", "check")
 
+Numbers = Callable[[str], str]
+"""From an exercise's name to the token of the numbers in its question."""
 
-def release(solutions: Path, exercises: Path, names: Sequence[str] = ()) -> list[Path]:
+
+def public_numbers(exercise: str) -> str:
+    """The committed exercises' numbers: the same for everybody."""
+    return PUBLIC
+
+
+def secret_numbers(secret: bytes, student: str = "") -> Numbers:
+    """A course's own numbers, or one student's: who has the secret can tell them, nobody else.
+
+    Raises:
+        ValueError: the secret is shorter than 16 bytes.
+    """
+    if len(secret) < 16:
+        raise ValueError(
+            f"the secret has {len(secret)} bytes, 16 are needed: python -c 'import secrets;"
+            " print(secrets.token_hex())' > FILE makes one."
+        )
+
+    def numbers(exercise: str) -> str:
+        message = "\0".join((student, exercise)).encode()
+        return hmac.new(secret, message, hashlib.sha256).hexdigest()[:16]
+
+    return numbers
+
+
+def release(
+    solutions: Path,
+    exercises: Path,
+    names: Sequence[str] = (),
+    numbers: Numbers = public_numbers,
+) -> list[Path]:
     """Write ``exercises/NAME.ipynb`` for each ``solutions/NAME.ipynb``; returns the paths.
 
-    ``names``: only these. Equal sources give equal bytes. Nothing is written unless all are sound.
+    ``names``: only these. ``numbers``: which numbers the questions from templates get. Equal
+    sources and numbers give equal bytes. Nothing is written unless all are sound.
 
     Raises:
         ValueError: no such notebook, or one that breaks a rule of ``check_source``.
@@ -32,7 +70,7 @@ def release(solutions: Path, exercises: Path, names: Sequence[str] = ()) -> list
     sources = [solutions / f"{name}.ipynb" for name in names] or sorted(solutions.glob("*.ipynb"))
     if missing := [path for path in sources if not path.is_file()]:
         raise ValueError(f"there is no notebook {missing[0]}.")
-    made = {path: student_notebook(path) for path in sources}
+    made = {path: student_notebook(path, numbers) for path in sources}
     exercises.mkdir(parents=True, exist_ok=True)
     written = []
     for path, text in made.items():
@@ -42,12 +80,14 @@ def release(solutions: Path, exercises: Path, names: Sequence[str] = ()) -> list
     return written
 
 
-def student_notebook(path: Path) -> str:
+def student_notebook(path: Path, numbers: Numbers = public_numbers) -> str:
     """The text of the student's notebook for one solution notebook. Raises ValueError."""
     nbformat: Any = require("nbformat", extra="grade")
     preprocessors: Any = require("nbgrader.preprocessors", extra="grade")
     notebook = nbformat.read(path, as_version=4)
     check_source(notebook, str(path))
+    for cell in notebook.cells:
+        _put_numbers(cell, numbers)
     resources: dict[str, Any] = {}
     for step in (
         preprocessors.LockCells(),
@@ -101,11 +141,31 @@ def check_source(notebook: Any, where: str) -> None:
             )
 
 
+def _exercise_of(cell: Any) -> tuple[str, str]:
+    """(exercise, part) of a graded cell, two empty texts for another."""
+    name, _, part = cell.metadata.get("nbgrader", {}).get("grade_id", "").rpartition("-")
+    return name, part
+
+
+def _put_numbers(cell: Any, numbers: Numbers) -> None:
+    """Ask a question from a template with its numbers, and let its check know which they are."""
+    name, part = _exercise_of(cell)
+    if name and (template := EXERCISES[name].template) is not None:
+        token = numbers(name)
+        if part == "text":
+            cell.source = template.text(template.task(token)).strip()
+        elif part == "check" and token != PUBLIC:
+            cell.source = f'check("{name}", "{token}")'
+
+
 def _finish(cell: Any) -> None:
     """Name the exercise in its stub; drop outputs that nobody compares."""
     if cell.cell_type != "code":
         return
-    name = cell.metadata.get("nbgrader", {}).get("grade_id", "").rpartition("-")[0]
+    name, _ = _exercise_of(cell)
+    if name and EXERCISES[name].kind == "predict":
+        # What is to be replaced here is a value, which stands above as None.
+        cell.source = cell.source.replace(STUB, "").rstrip()
     stub = f'raise NotImplementedError("{name}")'
     cell.source = cell.source.replace("raise NotImplementedError()", stub)
     compared = COMPARED in cell.metadata.get("tags", [])
@@ -120,3 +180,19 @@ def _check_released(notebook: Any, where: str) -> None:
         for mark in ("BEGIN SOLUTION", "END SOLUTION", "MARK SCHEME", "HIDDEN TESTS"):
             if mark in cell.source:
                 raise ValueError(f"{where}: cell {cell.get('id')!r} still has {mark!r} in it.")
+
+
+def read_roster(path: Path) -> list[str]:
+    """The students' ids, one on each line, in order.
+
+    Raises:
+        ValueError: an id that stands there twice, or can't be a folder's name.
+    """
+    names = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
+    names = [name for name in names if name]
+    for name in names:
+        if name in (".", "..") or "/" in name or "\\" in name or "\0" in name:
+            raise ValueError(f"{path}: {name!r} can't be the name of a folder.")
+        if names.count(name) > 1:
+            raise ValueError(f"{path}: {name!r} stands there twice.")
+    return names

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 from minisgl_lite.cli import main
-from minisgl_lite.teaching.checks import EXERCISES, load_exercises
+from minisgl_lite.teaching.checks import EXERCISES, PUBLIC, load_exercises
 from minisgl_lite.teaching.release import check_source, release
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -105,3 +105,72 @@ def test_the_command_says_what_it_wrote(tmp_path: Path, capsys: Any) -> None:
     assert capsys.readouterr().out == f"{target}/pages-and-slots.ipynb\n"
     assert main(["release", "nothing", "--solutions", solutions, "--exercises", target]) == 2
     assert "there is no notebook" in capsys.readouterr().err
+
+
+# ---- questions from templates ------------------------------------------------------------------
+
+
+def templates() -> list[str]:
+    return [n for n in load_exercises().supported_names() if EXERCISES[n].template is not None]
+
+
+@pytest.mark.parametrize("name", templates())
+def test_a_template_has_one_answer_for_any_numbers_and_answers_differ(name: str) -> None:
+    template = EXERCISES[name].template
+    assert template is not None
+    right = []
+    for number in range(60):
+        task = template.task(f"course {number}")
+        assert template.task(f"course {number}") == task
+        answer = template.solve(task)
+        assert template.solve(task) == answer
+        assert "{" not in template.text(task)
+        right.append(repr(answer))
+    assert len(set(right)) > 5
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_the_sources_ask_with_the_public_numbers(source: Path) -> None:
+    for cell in nbformat.read(source, as_version=4).cells:
+        name = cell.id.removesuffix("-text")
+        if cell.id.endswith("-text") and name in templates():
+            template = EXERCISES[name].template
+            assert template is not None
+            assert cell.source == template.text(template.task(PUBLIC)).strip()
+
+
+def test_a_course_has_numbers_of_its_own_and_so_has_each_student(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("0123456789abcdef0123456789abcdef\n")
+    (tmp_path / "roster").write_text("ada\nJosé Núñez\n\n")
+    common = ["--solutions", str(ROOT / "solutions"), "--secret", str(tmp_path / "secret")]
+    for folder in ("one", "two"):
+        target = ["--exercises", str(tmp_path / folder)]
+        assert main(["release", "pages-and-slots", *common, *target]) == 0
+    texts = [(tmp_path / f / "pages-and-slots.ipynb").read_text() for f in ("one", "two")]
+    assert texts[0] == texts[1] != (ROOT / "exercises/pages-and-slots.ipynb").read_text()
+    per = ["--per-student", "--roster", str(tmp_path / "roster")]
+    assert main(["release", "pages-and-slots", *common, *per, "--exercises", str(tmp_path)]) == 0
+    names = ("ada", "José Núñez")
+    texts += [(tmp_path / name / "pages-and-slots.ipynb").read_text() for name in names]
+    assert len(set(texts)) == 3
+    assert all('check(\\"predict-pages-taken\\", \\"' in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("secret", "roster", "options", "words"),
+    [
+        ("short", "a", [], "5 bytes, 16 are needed"),
+        ("x" * 16, "a\nb\na", ["--per-student", "--roster", "{}/roster"], "'a' stands there twice"),
+        ("x" * 16, "../a", ["--per-student", "--roster", "{}/roster"], "name of a folder"),
+        ("x" * 16, "a", ["--per-student"], "--per-student needs --secret"),
+    ],
+)
+def test_bad_secrets_and_rosters_are_named(
+    tmp_path: Path, capsys: Any, secret: str, roster: str, options: list[str], words: str
+) -> None:
+    (tmp_path / "secret").write_text(secret)
+    (tmp_path / "roster").write_text(roster)
+    options = [option.format(tmp_path) for option in options]
+    target = ["--exercises", str(tmp_path / "out"), "--solutions", str(ROOT / "solutions")]
+    assert main(["release", *target, "--secret", str(tmp_path / "secret"), *options]) == 2
+    assert words in capsys.readouterr().err

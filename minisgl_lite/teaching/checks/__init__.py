@@ -8,17 +8,19 @@ serves a grader who runs strangers' code in a sandbox.
 
 from __future__ import annotations
 
-from .exercise import EXERCISES, Exercise, Verdict, add, load_exercises
+from .exercise import EXERCISES, PUBLIC, Exercise, Template, Verdict, add, load_exercises
 from .learner import Learner, LearnerObject, NotDone, Wrong
 from .notebook import NotPassed, check, check_all, hint, verdict_on
 
 __all__ = [
     "EXERCISES",
+    "PUBLIC",
     "Exercise",
     "Learner",
     "LearnerObject",
     "NotDone",
     "NotPassed",
+    "Template",
     "Verdict",
     "Wrong",
     "add",

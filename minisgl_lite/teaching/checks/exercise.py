@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ...utils import Registry
 from .learner import Learner
@@ -27,6 +27,29 @@ class Verdict(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Template:
+    """A task made from drawn numbers: the same question for everybody, or one each.
+
+    Args:
+        draw: the numbers of one task. It draws again until the task has exactly one answer.
+        text: the task in words (MyST), with these numbers.
+        solve: the right answer, from a real run of the engine where it can be.
+    """
+
+    draw: Callable[[random.Random], dict[str, Any]]
+    text: Callable[[dict[str, Any]], str]
+    solve: Callable[[dict[str, Any]], Any]
+
+    def task(self, numbers: str) -> dict[str, Any]:
+        """The numbers that a token stands for: ``public``, or one that a course drew."""
+        return self.draw(random.Random(f"minisgl-lite {numbers}"))
+
+
+PUBLIC = "public"
+"""The token of the numbers in the committed exercises."""
+
+
+@dataclass(frozen=True)
 class Exercise:
     """One task with its check.
 
@@ -41,6 +64,7 @@ class Exercise:
         hints: three, each telling more than the one before.
         difficulty: 1 to 3. ``minutes``: expected. ``misconceptions``: tags that it attacks.
         page: slug of the page of the book that teaches it.
+        template: where its numbers are drawn; then ``check`` draws none of its own.
     """
 
     name: str
@@ -53,7 +77,8 @@ class Exercise:
     page: str
     misconceptions: tuple[str, ...]
     hints: tuple[str, str, str]
-    check: Callable[[Learner, random.Random], None]
+    check: Callable[[Learner, random.Random], None] | None = None
+    template: Template | None = None
     mutates: tuple[int, ...] = ()
     counterparts: tuple[str, ...] = ()
 
@@ -62,6 +87,8 @@ class Exercise:
             raise ValueError(f"exercise name {self.name!r}: lower-case letters, digits, hyphens.")
         if not 1 <= self.difficulty <= 3 or self.points < 0 or self.minutes < 1:
             raise ValueError(f"{self.name}: difficulty is 1 to 3, points and minutes are positive.")
+        if (self.kind == "predict") != (self.template is not None and self.check is None):
+            raise ValueError(f"{self.name}: a prediction has a template and no check of its own.")
 
 
 EXERCISES: Registry[Exercise] = Registry("exercise")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .learner import Wrong, brief
+
+if TYPE_CHECKING:
+    from .exercise import Exercise
 
 
 def tensor(value: Any, called: str, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
@@ -59,6 +62,44 @@ def equal(
             f" (yours: {brief(found)})",
             misconception,
         )
+
+
+def prediction(found: Any, right: Any, exercise: Exercise) -> None:
+    """Compare a predicted value. A wrong one hears where it differs, never what is right.
+
+    Raises:
+        Wrong: another kind of value, another length, or the first entry that differs.
+    """
+    tag = exercise.misconceptions[0] if exercise.misconceptions else None
+    if isinstance(right, dict):
+        if not isinstance(found, dict) or set(found) != set(right):
+            raise Wrong(f"{exercise.answer} must be a dict with the keys {list(right)}")
+        for key in right:
+            _differs(found[key], right[key], f"{exercise.answer}[{key!r}]", tag)
+    else:
+        _differs(found, right, exercise.answer, tag)
+
+
+def _differs(found: Any, right: Any, name: str, tag: str | None) -> None:
+    found, right = _listed(found), _listed(right)
+    if type(found) is not type(right):
+        raise Wrong(f"{name} must be a {type(right).__name__}, not {_kind(found)}")
+    if not isinstance(right, list):
+        if found != right:
+            raise Wrong(f"{name} is not {brief(found)}", tag)
+        return
+    if len(found) != len(right):
+        raise Wrong(f"{name} has {len(found)} entries; another number is right", tag)
+    for index, (one, other) in enumerate(zip(found, right, strict=True)):
+        if _listed(one) != _listed(other):
+            raise Wrong(f"{name}: entry {index} is not {brief(one)}", tag)
+
+
+def _listed(value: Any) -> Any:
+    """Tuples and tensors as the lists they may be written as."""
+    if isinstance(value, torch.Tensor):
+        return value.tolist()
+    return [_listed(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _plain(value: Any) -> list[Any]:

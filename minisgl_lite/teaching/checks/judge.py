@@ -2,8 +2,8 @@
 
 The learner's code runs at the other end of a pipe (``serve.py``): in the notebook's kernel, or in
 the sandbox of a grader. ``python -m minisgl_lite.teaching.checks.judge`` takes names of exercises
-as lines on its standard input, ``{"check": NAME, "seeds": [0, 17]}``, and answers each with calls
-of the learner's code and, in the end, ``{"verdict": {...}}``.
+as lines on its standard input, ``{"check": NAME, "seeds": [0, 17], "numbers": "public"}``, and
+answers each with calls of the learner's code and, in the end, ``{"verdict": {...}}``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import sys
 from collections.abc import Sequence
 from typing import IO
 
-from .exercise import EXERCISES, Exercise, Verdict, load_exercises
+from .exercise import EXERCISES, PUBLIC, Exercise, Verdict, load_exercises
+from .expect import prediction
 from .learner import CHECK_SECONDS, Gone, Learner, Link, NotDone, Wrong
 from .serve import CALL_SECONDS
 from .wire import MAX_LINE, WireError, parse, send
@@ -25,16 +26,24 @@ def judge(
     link: Link,
     seeds: Sequence[int],
     *,
+    numbers: str = PUBLIC,
     seconds: float = CHECK_SECONDS,
     call_seconds: float = CALL_SECONDS,
 ) -> Verdict:
-    """Check the learner's answer with each seed; the first that goes wrong decides."""
+    """Check the learner's answer with each seed; the first that goes wrong decides.
+
+    A task from a template is checked once, with the numbers that the token ``numbers`` stands for.
+    """
     link.begin(exercise.counterparts, seconds, call_seconds)
     learner = Learner(link, exercise.answer, mutates=exercise.mutates)
     try:
-        for seed in seeds:
-            exercise.check(learner, random.Random(seed))
-        learner.repeat_first_calls()
+        if exercise.template is not None:
+            right = exercise.template.solve(exercise.template.task(numbers))
+            prediction(learner.value(), right, exercise)
+        if exercise.check is not None:
+            for seed in seeds:
+                exercise.check(learner, random.Random(seed))
+            learner.repeat_first_calls()
     except NotDone:
         return Verdict(exercise.name, "not done yet")
     except Wrong as wrong:
@@ -61,7 +70,8 @@ def _serve(incoming: IO[bytes], outgoing: IO[bytes]) -> None:
         if name not in EXERCISES.supported_names():
             verdict = Verdict(name, "error", f"there is no exercise {name!r}")
         else:
-            verdict = judge(EXERCISES[name], link, [int(seed) for seed in request["seeds"]])
+            seeds = [int(seed) for seed in request["seeds"]]
+            verdict = judge(EXERCISES[name], link, seeds, numbers=str(request["numbers"]))
         send(outgoing, {"verdict": verdict._asdict()})
 
 

@@ -109,6 +109,14 @@ class Learner:
             self._first_calls.append(_Call(self.name, kept, _copied(value)))
         return value
 
+    def value(self) -> Any:
+        """What the learner's variable holds. Raises NotDone while it is None."""
+        answer = self.link.ask({"op": "value", "name": self.name})
+        value = _value(answer, self.name, ())
+        if value is None:
+            raise NotDone
+        return value
+
     def new(self, *args: Any) -> LearnerObject:
         """Make one of the learner's class; it stays on the learner's side."""
         handle = call(self.link, {"op": "new", "name": self.name}, self.name, args, self.mutates)
@@ -178,7 +186,7 @@ def _value(answer: dict[str, Any], what: str, args: Sequence[Any]) -> Any:
             return unpack(answer.get("value"))
         except WireError as error:
             raise Gone(f"the learner's side sent {error}") from None
-    called = f"{what}({shown(args)})"
+    called = f"{what}({shown(args)})" if args else what
     text = str(answer.get("text", ""))
     if kind == "raised":
         if answer.get("stub"):

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import IO, Any
 
-from .exercise import EXERCISES, Exercise, Verdict, load_exercises
+from .exercise import EXERCISES, PUBLIC, Exercise, Verdict, load_exercises
 from .serve import serve
 from .wire import WireError, send
 
@@ -34,11 +34,13 @@ class Judge:
         self._process: subprocess.Popen[bytes] | None = None
         self._streams: tuple[IO[bytes], IO[bytes]] | None = None
 
-    def ask(self, name: str, namespace: Mapping[str, Any], seeds: list[int]) -> Verdict:
+    def ask(
+        self, name: str, namespace: Mapping[str, Any], seeds: list[int], numbers: str
+    ) -> Verdict:
         """The verdict on what ``namespace`` defines for the exercise ``name``."""
         incoming, outgoing = self._open()
         try:
-            send(outgoing, {"check": name, "seeds": seeds})
+            send(outgoing, {"check": name, "seeds": seeds, "numbers": numbers})
             return Verdict(**serve(namespace, incoming, outgoing))
         except (OSError, WireError, TypeError):
             self.close()
@@ -81,27 +83,30 @@ class Judge:
 _judge = Judge()
 atexit.register(_judge.close)
 _hints_shown: dict[str, int] = {}
+_numbers: dict[str, str] = {}
 
 
-def check(name: str) -> None:
+def check(name: str, numbers: str = PUBLIC) -> None:
     """Check the answer that this notebook has for the exercise ``name``, and print one line.
 
     ``done: NAME``, ``wrong: NAME: …`` with the first difference, or ``not done yet: NAME``.
+    ``numbers``: a token that stands for the numbers of this notebook's question.
 
     Raises:
         ValueError: there is no such exercise.
         NotPassed: only where nbgrader runs the notebook, for everything but ``done``.
     """
-    verdict = verdict_on(name, _caller(2))
+    verdict = verdict_on(name, _caller(2), numbers)
+    _numbers[name] = numbers
     if "NBGRADER_EXECUTION" in os.environ and verdict.status != "done":
         raise NotPassed(verdict.line())
     print(verdict.line())
 
 
-def verdict_on(name: str, namespace: Mapping[str, Any]) -> Verdict:
+def verdict_on(name: str, namespace: Mapping[str, Any], numbers: str = PUBLIC) -> Verdict:
     """As ``check``, for what ``namespace`` defines; nothing is printed."""
     exercise = find(name)
-    return _judge.ask(exercise.name, namespace, [0, secrets.randbelow(2**31)])
+    return _judge.ask(exercise.name, namespace, [0, secrets.randbelow(2**31)], numbers)
 
 
 def check_all() -> None:
@@ -113,7 +118,10 @@ def check_all() -> None:
     exercises = load_exercises()
     all_of_them = [exercises[name] for name in exercises.supported_names()]
     here = [exercise for exercise in all_of_them if exercise.answer in namespace]
-    verdicts = [verdict_on(exercise.name, namespace) for exercise in here]
+    verdicts = [
+        verdict_on(exercise.name, namespace, _numbers.get(exercise.name, PUBLIC))
+        for exercise in here
+    ]
     for verdict in verdicts:
         print(verdict.line())
     done = sum(verdict.status == "done" for verdict in verdicts)

@@ -102,6 +102,10 @@ class Server:
         if op == "drop":
             self.objects.pop(request["handle"], None)
             return {"value": None}
+        if op == "value":
+            if request["name"] not in self.namespace:
+                return {"error": "missing"}
+            return {"value": pack(self.namespace[request["name"]])}
         if op == "get":
             return {"value": pack(getattr(self.objects[request["handle"]], request["name"]))}
         target = self._target(request)
