@@ -24,6 +24,7 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxRole
 
 from minisgl_lite.trace import Trace
+from minisgl_lite.viz.grid import opening
 from minisgl_lite.viz.view import PANELS
 
 logger = logging.getLogger(__name__)
@@ -76,11 +77,12 @@ def page_views(doctree: nodes.document, js_files: dict[str, Any]) -> list[View]:
         return []
     saved = json.loads(js_files[STATE_KEY][1]["body"])["state"]
     shown = [saved[i]["state"] for i in dict.fromkeys(shown_models(doctree)) if i in saved]
-    return [
-        View(json.loads(state["options"]), Trace.from_widget(state["trace"]))
+    views = [
+        (json.loads(state["options"]), state["trace"])
         for state in shown
         if "trace" in state and "options" in state
     ]
+    return [View(options, opening(text, options)) for options, text in views]
 
 
 def find_view(views: list[View], name: str | None) -> View:

@@ -102,6 +102,13 @@ class Variants:
         return cls(axes, tuple(_runs(data)))
 
 
+def opening(text: str, options: Mapping[str, Any]) -> Trace:
+    """The run that a view opens with, from its ``trace`` and options. Raises TraceError."""
+    if "variant" not in options:
+        return Trace.from_widget(text)
+    return Variants.from_widget(text).at(options["variant"])
+
+
 def _runs(data: dict[str, Any]) -> Iterator[Trace]:
     for digest, meta, vocab, packed in data["runs"]:
         whole = {"digest": digest, "meta": data["meta"] | meta, "vocab": data["vocabs"][vocab]}

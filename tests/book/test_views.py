@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from minisgl_lite.trace import Trace
+from minisgl_lite.viz.grid import opening
 from tests.book.browser import watched_page
 
 pytestmark = pytest.mark.browser
@@ -26,11 +27,8 @@ def traces(page: Path) -> list[Trace]:
     found = STATE.search(page.read_text(encoding="utf-8"))
     assert found, f"{page.name} has no widget state"
     models = json.loads(html.unescape(found.group(1)))["state"].values()
-    return [
-        Trace.from_widget(model["state"]["trace"])
-        for model in models
-        if model["state"].get("trace")
-    ]
+    states = [model["state"] for model in models if model["state"].get("trace")]
+    return [opening(state["trace"], json.loads(state["options"])) for state in states]
 
 
 def shown(view: Any) -> dict[str, str]:

@@ -10,7 +10,7 @@ import pytest
 from minisgl_lite.toy import Toy
 from minisgl_lite.trace import TraceError
 from minisgl_lite.viz import Variants, show, variants
-from minisgl_lite.viz.grid import labelled
+from minisgl_lite.viz.grid import labelled, opening
 
 from .grids import PROMPTS, chapter_grid
 from .runs import overlapped_run
@@ -63,6 +63,15 @@ def test_it_opens_at_the_variant_and_event_it_is_told(grid: Variants) -> None:
     options = json.loads(show(grid, variant=chosen, start="admit:r2").options)
     assert options["variant"] == [2, 1, 0]
     assert options["start"] == grid.get(**chosen).find("admit:r2")
+
+
+def test_the_run_that_a_view_opens_with_is_found(grid: Variants) -> None:
+    widget = show(grid, variant={"page_size": 8})
+    assert (
+        opening(widget.trace, json.loads(widget.options)).digest() == grid.get(page_size=8).digest()
+    )
+    run = overlapped_run()
+    assert opening(show(run).trace, json.loads(show(run).options)).digest() == run.digest()
 
 
 def test_runs_by_name_are_a_grid_of_one_axis() -> None:
