@@ -106,5 +106,5 @@ def esm() -> str:
 @functools.cache
 def css() -> str:
     """The style sheets, joined."""
-    sheets = ("view.css", "panels.css", "page.css")
+    sheets = ("view.css", "panels.css", "page.css", "answers.css")
     return "\n".join((STATIC / name).read_text(encoding="utf-8") for name in sheets)

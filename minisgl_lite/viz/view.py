@@ -27,6 +27,7 @@ PANELS = (
     "events",
     "selected",
     "balance",
+    "why",
 )
 
 

@@ -69,6 +69,7 @@ export function createGrid(options) {
     scroll = { x: root.scrollLeft, y: root.scrollTop };
     place();
     markKey = "";
+    marks.classList.toggle("kvv-tiny", geo.cw < 14);
   }
 
   /** @param {import("./theme.js").Colours} next */

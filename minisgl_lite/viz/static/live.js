@@ -15,6 +15,8 @@ export function createLive(app, session, model) {
   let running = false;
   let mine = false; // this view asked, so it shows the new frames one by one
   let show = 0;
+  /** What is still to be shown when Predict has its answer. @type {{to: number, answer: any}|null} */
+  let held = null;
   const promptId = freshId("prompt");
   const maxId = freshId("max");
   const prompt = el("input", { type: "text", id: promptId, class: "kvv-prompt", autocomplete: "off",
@@ -85,17 +87,20 @@ export function createLive(app, session, model) {
     if (change.answer.op === "history") return change.reset && app.go(frames - 1, { quiet: true });
     if (!mine) return;
     if (change.reset) return app.go(frames - 1, { quiet: true });
-    if (frames > change.from) return showFrom(change.from, frames - 1, change.answer);
-    painted(change.answer);
+    if (frames <= change.from) return painted(change.answer);
+    if (!app.predict.asking()) app.go(change.from - 1, { quiet: true });
+    showFrom(change.from, frames - 1, change.answer);
   }
 
-  /** Show a turn's sub-steps one by one; with reduced motion, its last. */
+  /** Show a turn's sub-steps one by one; with reduced motion, its last. Predict may ask before one of them. */
   function showFrom(from, to, answer) {
     clearTimeout(show);
-    if (app.reduced()) from = to;
-    app.go(from, { quiet: from < to });
-    if (from >= to) return app.afterPaint(() => painted(answer));
-    show = setTimeout(() => showFrom(from + 1, to, answer), SHOW_MS / app.speed());
+    held = null;
+    if (from > to) return painted(answer);
+    const next = app.reduced() ? to : from;
+    if (!app.go(next, { quiet: next < to, step: true })) held = { to, answer };
+    else if (next >= to) app.afterPaint(() => painted(answer));
+    else show = setTimeout(() => showFrom(next + 1, to, answer), SHOW_MS / app.speed());
   }
 
   /** The next turn is asked for when the last one is painted. */
@@ -125,9 +130,16 @@ export function createLive(app, session, model) {
   return {
     root,
     abort: (uid) => ask({ op: "abort", uid }),
+    /** Predict has its answer: show the rest. @returns {boolean} whether there was some */
+    resume() {
+      if (!held) return false;
+      showFrom(app.view().index + 1, held.to, held.answer);
+      return true;
+    },
     /** The reader looks elsewhere: the showing stops, and with it the run. */
     interrupt() {
       clearTimeout(show);
+      held = null;
       if (running) pause();
     },
     stop() {

@@ -12,10 +12,11 @@ import { releasePanel } from "./release.js";
 import { requestsPanel } from "./requests.js";
 import { selectedPanel } from "./selected.js";
 import { treePanel } from "./tree.js";
+import { whyPanel } from "./why_panel.js";
 import { say } from "./words.js";
 
 const PANELS = {
-  requests: requestsPanel, page_table: tablePanel, pool: poolPanel, out_loc: outLocPanel, free_slots: queuePanel,
+  why: whyPanel, requests: requestsPanel, page_table: tablePanel, pool: poolPanel, out_loc: outLocPanel, free_slots: queuePanel,
   tree: treePanel, release: releasePanel, events: eventsPanel, selected: selectedPanel, balance: balancePanel,
 };
 const DEFAULT_PANELS = ["requests", "page_table", "pool"];
@@ -139,7 +140,10 @@ export function createPanels(root, apps, { options, storeKey, labels = [], chang
     tabs, box, toggle, arrange, isOpen, renew,
     shape: () => shape,
     /** @param {import("./slots.js").View} view @param {number} [side] */
-    update: (view, side = 0) => shown(side).forEach((panel) => panel.update(view)),
+    update(view, side = 0) {
+      for (const { parts, tab: node } of panels) if (parts[side].panel.news && !side) node.toggleAttribute("data-news", parts[side].panel.news(view));
+      shown(side).forEach((panel) => panel.update(view));
+    },
     /** @param {number} hover @param {number} pin @param {number} [side] */
     link: (hover, pin, side = 0) => shown(side).forEach((panel) => panel.link(hover, pin)),
     stop: () => panels.forEach(({ parts }) => parts.forEach(({ panel }) => panel.stop?.())),

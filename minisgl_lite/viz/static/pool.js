@@ -26,11 +26,11 @@ export function poolPanel(app) {
   const grid = createGrid({
     label: say("panel.pool"),
     tile: (i, t) => slotTile(t, view, i, app.colours(), true),
-    describe: (i) => (view ? slotWords(view, i) : ""),
+    describe: (i) => (view ? slotWords(view, i) + (app.predict?.words(i) ?? "") : ""),
     differs: (i) => !!app.other?.slot(i),
     beside: (i) => app.other.slotWords(i),
     onPoint: (i) => app.point(i < 0 ? "" : grid.describe(i), i),
-    onPick: (i) => app.pin(i),
+    onPick: (i) => app.predict?.pick(i) || app.pin(i),
   });
 
   function arrange() {
@@ -72,7 +72,7 @@ export function poolPanel(app) {
       const b = balance(view.slots, view.state.N * view.state.P);
       setText(totals, say("pool.totals", { free: number(b.free), tree: number(b.tree), own: number(b.own), total: number(b.total) }));
     },
-    link: (slot, pin) => grid.mark([{ i: pin, cls: "pin" }, { i: slot, cls: "hover" }]),
+    link: (slot, pin) => grid.mark([{ i: pin, cls: "pin" }, { i: slot, cls: "hover" }, ...(app.predict?.marks() ?? [])]),
     stop: grid.stop,
   };
 }

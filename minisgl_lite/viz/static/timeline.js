@@ -58,7 +58,7 @@ export function createTimeline(app) {
   function step(direction, how = unit) {
     pause(true);
     const { run, index, trace } = app.view();
-    app.go(moved(run, trace.frames.length, index, how, direction));
+    app.go(moved(run, trace.frames.length, index, how, direction), { step: true });
   }
   function leap(index) {
     pause(true);
@@ -78,7 +78,7 @@ export function createTimeline(app) {
       const { run, index, trace } = app.view();
       const to = moved(run, trace.frames.length, index, unit, 1);
       if (to === index) return pause();
-      app.go(to, { quiet: true });
+      if (app.go(to, { quiet: true, step: true }) === false) return undefined;
       return tick();
     }, (STEP_MS / speed) * (app.reduced() ? 2 : 1));
   }
@@ -110,7 +110,7 @@ export function createTimeline(app) {
   }
 
   return {
-    root, key, pause, slider,
+    root, key, pause, slider, step,
     playing: () => timer !== 0,
     setSpeed: (value) => (speed = value),
     /** Mark a place on the slider. @param {number} index @param {number} n frames in all; index -1: no mark */

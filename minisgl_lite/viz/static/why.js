@@ -101,6 +101,12 @@ function hitCard(entry, f) {
   return { question, lines: [...lines, twin(req, ids, hit, f)].filter(Boolean) };
 }
 
+/** Why a request's hit is as long as it is. @param {Facts} f @param {number} uid @returns {string[]} */
+export function hitLines(f, uid) {
+  const entry = f.frame.admit.find((one) => one.uid === uid);
+  return hitCard(entry, f)?.lines ?? [];
+}
+
 /** A living request that begins with more of the same tokens, which are not in the tree yet. */
 function twin(req, ids, hit, { state, before, frame, meta }) {
   const order = (frame.admit ?? []).map((entry) => entry.uid);
@@ -269,10 +275,10 @@ export function holdersOf(state, id) {
   return holders;
 }
 
-/** The text of a node's tokens. */
-const nodeText = (node, tokens) => {
+/** A node by its tokens and slots, as the tree's panel shows it. */
+const nodeName = (node, tokens) => {
   const parts = node.key.slice(0, 6).map((id) => tokens.short(id)).join("");
-  return isolate(node.key.length > 6 ? `${parts}…` : parts);
+  return say("why.node", { text: isolate(node.key.length > 6 ? `${parts}…` : parts), slots: slotText(node.value, 2) });
 };
 
 /**
@@ -281,12 +287,26 @@ const nodeText = (node, tokens) => {
  * @param {import("./replay.js").Node} node
  * @param {Set<number>} gone
  * @param {number} last time of the last one that goes
+ * @param {{short: (id: number) => string}} tokens
  */
-export function stayWords(before, node, gone, last) {
-  const values = { node: node.id, time: node.time };
+export function stayWords(before, node, gone, last, tokens) {
+  const values = { node: nodeName(node, tokens), time: node.time };
   if (node.ref) return say("why.stay.locked", { ...values, who: who(holdersOf(before, node.id)), n: node.ref });
   if (node.children.some((child) => !gone.has(child))) return say("why.stay.inner", values);
   return say(node.children.length && node.time <= last ? "why.stay.enough" : "why.stay.later", values);
+}
+
+/**
+ * Why a node is evicted.
+ * @param {import("./replay.js").State} before
+ * @param {number[]} gone nodes that go, in order
+ * @param {number} id
+ * @param {{short: (id: number) => string}} tokens
+ */
+export function goneWords(before, gone, id, tokens) {
+  const node = before.tree.get(id);
+  const key = node.children.length ? "why.evict.parent" : id === gone[0] ? "why.evict.leaf" : "why.evict.then";
+  return say(key, { node: nodeName(node, tokens), time: node.time });
 }
 
 /** @param {Facts} f @returns {Card|null} */
@@ -302,19 +322,15 @@ function evictCard(f) {
   if (rule.join() !== gone.join()) return null;
   const put = frame.free?.put ?? [];
   const lines = [say("why.evict.need", { need: number(need), free: number(before.free.length), missing: number(missing) })];
-  for (const id of gone.slice(0, STAYED)) {
-    const node = before.tree.get(id);
-    const key = node.children.length ? "why.evict.parent" : id === gone[0] ? "why.evict.leaf" : "why.evict.then";
-    lines.push(say(key, { node: id, text: nodeText(node, tokens), time: node.time, slots: slotText(node.value) }));
-  }
+  for (const id of gone.slice(0, STAYED)) lines.push(goneWords(before, gone, id, tokens));
   if (gone.length > STAYED) lines.push(say("more", { n: number(gone.length - STAYED) }));
   if (put.length > missing) lines.push(say("why.evict.whole", { got: number(put.length), missing: number(missing) }));
   const set = new Set(gone);
   const last = before.tree.get(gone[gone.length - 1]).time;
   const stayed = [...before.tree.values()].filter((node) => node.id && !set.has(node.id)).sort((a, b) => a.time - b.time || a.id - b.id);
-  lines.push(...stayed.slice(0, STAYED).map((node) => stayWords(before, node, set, last)));
+  lines.push(...stayed.slice(0, STAYED).map((node) => stayWords(before, node, set, last, tokens)));
   if (stayed.length > STAYED) lines.push(count("why.stay.more", stayed.length - STAYED));
-  return { question: count("why.evict.q", gone.length, { nodes: gone.slice(0, STAYED).join(", ") }), lines };
+  return { question: count("why.evict.q", gone.length), lines };
 }
 
 // ---- who takes a page -------------------------------------------------------------------------------
@@ -389,7 +405,7 @@ export function slotCard(view, slot) {
   const id = slots.node[slot];
   if (id >= 0) {
     const node = state.tree.get(id);
-    const values = { node: id, from: depthOf(state.tree, node), to: depthOf(state.tree, node) + node.key.length, time: node.time };
+    const values = { node: nodeName(node, view.tokens), from: depthOf(state.tree, node), to: depthOf(state.tree, node) + node.key.length, time: node.time };
     const lines = [say("why.slot.tree", values)];
     if (node.ref) return { question, lines: [...lines, count("why.slot.locked", node.ref, { who: who(holdersOf(state, id)) })] };
     const order = leastRecent(state.tree, Infinity);

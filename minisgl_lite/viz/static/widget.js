@@ -11,6 +11,7 @@ import { createMenu } from "./menu.js";
 import { joinPage } from "./page.js";
 import { createPanels, shapeOf } from "./panels.js";
 import { createPlayer, phaseWords, titleWords } from "./player.js";
+import { createPredict } from "./predict_card.js";
 import { sourceOf } from "./sentences.js";
 import { LiveSession } from "./session.js";
 import { slotWords } from "./slots.js";
@@ -76,6 +77,7 @@ function createView(root, { model, options, trace, grid, session }) {
 
   const app = {
     live: !!session,
+    predict: null,
     colours: () => (colours ??= readColours(root)),
     roomy: () => panels.shape() !== "middle",
     reduced: () => reduced.matches,
@@ -96,12 +98,20 @@ function createView(root, { model, options, trace, grid, session }) {
       if (pin >= 0 && !panels.isOpen("selected") && panels.shape() !== "narrow") panels.toggle("selected", true);
       schedule();
     },
-    /** @param {number} to @param {{quiet?: boolean}} [how] quiet: not spoken */
+    /**
+     * @param {number} to
+     * @param {{quiet?: boolean, step?: boolean}} [how] quiet: not spoken; step: by the timeline's steps, so Predict may ask first
+     * @returns {boolean} whether it went there
+     */
     go(to, how = {}) {
-      index = Math.max(-1, Math.min(player.last(), to));
+      const end = Math.max(-1, Math.min(player.last(), to));
+      index = how.step ? predict.gate(index, end) : end;
+      predict.moved(index);
       chosen = { trace: player.trace, index };
       schedule();
-      if (!how.quiet) app.speak();
+      if (index !== end) timeline.pause(true);
+      else if (!how.quiet) app.speak();
+      return index === end;
     },
     /** Say the sentence in the live region, once the reader has come to rest. */
     speak() {
@@ -121,6 +131,7 @@ function createView(root, { model, options, trace, grid, session }) {
     player.load(next, fresh);
     if (fresh) {
       [pin, hover, index] = [-1, -1, at];
+      predict.reset();
       panels.renew();
     }
     legend.show(player.run, player.trace.meta);
@@ -156,15 +167,19 @@ function createView(root, { model, options, trace, grid, session }) {
     tableButton, announce: app.announce, sentence: () => `${where()}: ${words}`, traces: () => [player.trace],
     setSpeed: (value) => timeline.setSpeed((speed = value)),
   });
+  const predict = (app.predict = createPredict({
+    trace: () => player.trace, announce: app.announce, redraw: schedule, id: options.id ?? "", go: (to) => app.go(to, { quiet: true }),
+    goOn: () => live?.resume() || timeline.step(1), open: (name) => panels.isOpen(name) || panels.toggle(name, true),
+  }));
   const live = session ? createLive(app, session, { send }) : null;
   const chooser = grid && createChooser(grid, options.variant, showVariant);
   const panels = createPanels(root, [app], {
     options, storeKey: `kvv:${location.pathname}:${options.title ?? ""}:${options.name ?? ""}`, changed: schedule,
   });
   root.append(
-    el("div", { class: "kvv-head" }, [title, badge, faultButton, source, menu]),
+    el("div", { class: "kvv-head" }, [title, badge, faultButton, source, predict.toggle, menu]),
     ...(live ? [live.root] : []), ...(chooser ? [chooser.root] : []),
-    said, region, timeline.root, panels.tabs, panels.box, tables,
+    said, region, predict.card, timeline.root, panels.tabs, panels.box, tables,
     el("div", { class: "kvv-foot" }, [hoverLine, legend.root]),
   );
   setAttr(root, "role", "region");
@@ -253,9 +268,9 @@ function createView(root, { model, options, trace, grid, session }) {
     resized: (width) => panels.arrange(shapeOf(width)),
     forced: () => showTables(true),
     key(event) {
-      if (event.target === tables) return false;
+      if (event.target.matches(".kvv-tables, .kvv-why, .kvv-verdict") || !timeline.key(event)) return false;
       live?.interrupt();
-      return timeline.key(event);
+      return true;
     },
   });
   schedule();
