@@ -105,8 +105,9 @@ def check(name: str, numbers: str = PUBLIC) -> None:
 
 def verdict_on(name: str, namespace: Mapping[str, Any], numbers: str = PUBLIC) -> Verdict:
     """As ``check``, for what ``namespace`` defines; nothing is printed."""
-    exercise = find(name)
-    return _judge.ask(exercise.name, namespace, [0, secrets.randbelow(2**31)], numbers)
+    if JUDGE not in os.environ:  # a grader's sandbox holds no exercises; its judge knows them
+        find(name)
+    return _judge.ask(name, namespace, [0, secrets.randbelow(2**31)], numbers)
 
 
 def check_all() -> None:

@@ -1,0 +1,203 @@
+"""A course folder as nbgrader has it: its source, its gradebook, and what is done to a submission.
+
+nbgrader's own converters clean, execute and give feedback. Two of its steps are exchanged: the
+kernel is the sandbox's, and a score is what the judge recorded, never what a cell printed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..utils import require
+from .judging import Record
+
+ASSIGNMENT = "assignment"
+STUDENT = "student"
+"""The neutral id under which each submission is graded."""
+
+
+class Graded(NamedTuple):
+    """A cell's score as the gradebook has it; None: to be given by hand, or unknown."""
+
+    score: float | None
+    max_score: float
+    manual: bool
+    reason: str
+
+
+class Course:
+    """nbgrader's folder for one assignment at ``root``."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.flags: list[str] = []
+        self._reasons: dict[str, str] = {}
+
+    # ---- made once ---------------------------------------------------------------------------
+    @classmethod
+    def create(cls, root: Path, sources: Sequence[Path]) -> Course:
+        """A course with these solution notebooks as its one assignment.
+
+        Raises:
+            ValueError: nbgrader can't release one of them.
+        """
+        course = cls(root)
+        source = root / "source" / ASSIGNMENT
+        source.mkdir(parents=True)
+        for path in sources:
+            shutil.copy(path, source / path.name)
+        converters: Any = require("nbgrader.converters", extra="grade")
+        config = course._config()
+        config.GenerateAssignment.create_assignment = True
+        course._convert(converters.GenerateAssignment, config)
+        return course
+
+    def copy_to(self, root: Path) -> Course:
+        """A private copy: source, release and database, no submission."""
+        shutil.copytree(self.root, root)
+        return Course(root)
+
+    def submitted(self, student: str) -> Path:
+        return self.root / "submitted" / student / ASSIGNMENT
+
+    def exercises(self) -> list[str]:
+        """The exercises whose verdicts count here, in order."""
+        with self._gradebook() as gradebook:
+            names = [
+                cell.name.rpartition("-")[0]
+                for notebook in gradebook.find_assignment(ASSIGNMENT).notebooks
+                for cell in notebook.grade_cells
+                if cell.name.endswith("-check")
+            ]
+        return list(dict.fromkeys(names))
+
+    # ---- done to a submission ----------------------------------------------------------------
+    def autograde(
+        self, record: Record, kernel: str, connection_file: Path, cell_seconds: int
+    ) -> None:
+        """Clean, execute and score what lies in ``submitted``; then write the feedback."""
+        converters: Any = require("nbgrader.converters", extra="grade")
+        preprocessors: Any = require("nbgrader.preprocessors", extra="grade")
+        reasons = self._reasons
+
+        class Execute(preprocessors.Execute):  # type: ignore[misc,name-defined]
+            """In the sandbox's kernel."""
+
+            def preprocess(self, notebook: Any, resources: Any, **kwargs: Any) -> Any:
+                connection_file.unlink(missing_ok=True)
+                self.kernel_name = kernel
+                return super().preprocess(notebook, resources, **kwargs)
+
+        class SaveScores(preprocessors.SaveAutoGrades):  # type: ignore[misc,name-defined]
+            """What the judge recorded; free text is left to people, as nbgrader does."""
+
+            def preprocess(self, notebook: Any, resources: Any) -> Any:
+                self.ended = _ran_to_its_end(notebook)
+                return super().preprocess(notebook, resources)
+
+            def _add_score(self, cell: Any, resources: Any) -> None:
+                if cell.metadata.nbgrader.get("solution"):
+                    super()._add_score(cell, resources)
+                    return
+                grade_id = cell.metadata.nbgrader["grade_id"]
+                grade = self.gradebook.find_grade(
+                    grade_id, self.notebook_id, self.assignment_id, self.student_id
+                )
+                grade.auto_score, reasons[grade_id] = _score(cell, record, self.ended)
+                grade.needs_manual_grade = (
+                    grade.manual_score is not None or grade.auto_score is None
+                )
+                self.gradebook.db.commit()
+
+        config = self._config()
+        config.Execute.timeout = cell_seconds
+        config.KernelManager.transport = "ipc"
+        config.ConnectionFileMixin.connection_file = str(connection_file)
+        config.KernelManager.connection_file = str(connection_file)
+        config.OverwriteCells.add_missing_cells = True
+        config.Autograde.autograde_preprocessors = [
+            Execute,
+            preprocessors.IgnorePattern,
+            preprocessors.LimitOutput,
+            SaveScores,
+            preprocessors.AssignLatePenalties,
+            preprocessors.CheckCellMetadata,
+        ]
+        self._convert(converters.Autograde, config)
+
+    def grades(self, student: str) -> dict[str, Graded]:
+        """Each graded cell's score, by grade_id."""
+        with self._gradebook() as gradebook:
+            submission = gradebook.find_submission(ASSIGNMENT, student)
+            found = {
+                grade.name: Graded(
+                    grade.auto_score if grade.manual_score is None else grade.manual_score,
+                    grade.max_score,
+                    grade.needs_manual_grade and grade.name.endswith("-answer"),
+                    self._reasons.get(grade.name, ""),
+                )
+                for notebook in submission.notebooks
+                for grade in notebook.grades
+            }
+        return found
+
+    def feedback(self, student: str) -> dict[str, str]:
+        """Not made yet: one HTML per notebook."""
+        return {}
+
+    # ---- nbgrader ------------------------------------------------------------------------------
+    def _config(self) -> Any:
+        traitlets: Any = require("traitlets.config", extra="grade")
+        config = traitlets.Config()
+        config.CourseDirectory.root = str(self.root)
+        config.CourseDirectory.assignment_id = ASSIGNMENT
+        config.CourseDirectory.db_url = self._db_url
+        config.Application.log_level = 20
+        return config
+
+    @property
+    def _db_url(self) -> str:
+        return f"sqlite:///{self.root / 'gradebook.db'}"
+
+    def _gradebook(self) -> Any:
+        _find_alembic()
+        return require("nbgrader.api", extra="grade").Gradebook(self._db_url)
+
+    def _convert(self, converter: Any, config: Any) -> None:
+        directory: Any = require("nbgrader.coursedir", extra="grade").CourseDirectory
+        base: Any = require("nbgrader.converters.base", extra="grade")
+        _find_alembic()
+        try:
+            converter(coursedir=directory(config=config), config=config).start()
+        except base.NbGraderException as error:
+            raise ValueError(f"nbgrader: {error}") from None
+
+
+def _find_alembic() -> None:
+    """nbgrader starts ``alembic`` by name; in an environment that isn't activated it finds none."""
+    here = str(Path(sys.prefix) / "bin")
+    if here not in os.environ.get("PATH", "").split(os.pathsep):
+        os.environ["PATH"] = os.pathsep.join((here, os.environ.get("PATH", "")))
+
+
+def _score(cell: Any, record: Record, ended: bool) -> tuple[float | None, str]:
+    """Points for the judge's last verdict on a check cell's exercise, and why."""
+    name = cell.metadata.nbgrader["grade_id"].rpartition("-")[0]
+    points = float(cell.metadata.nbgrader["points"])
+    verdict = record.verdicts.get(name)
+    if verdict is None:
+        return (0.0, "its check was never asked") if ended else (None, "the notebook broke off")
+    if verdict.status == "error":
+        return None, verdict.text
+    return (points if verdict.status == "done" else 0.0), verdict.text
+
+
+def _ran_to_its_end(notebook: Any) -> bool:
+    """Whether the last code cell was executed."""
+    code = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
+    return bool(code) and code[-1].get("execution_count") is not None

@@ -1,0 +1,149 @@
+"""The walls around a stranger's kernel: bubblewrap, prlimit, and an account without rights.
+
+``python -m minisgl_lite.grade.sandbox CONNECTION_FILE`` is the program of a kernelspec: it becomes
+ipykernel inside the walls. Inside there is the system read-only, the Python environment read-only,
+an empty work folder and one folder of sockets; no network, no loopback, no process of the host, no
+other submission and nothing of the grader. The kernel speaks over Unix sockets (``ipc``), because
+a sandbox without network has no ports.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+NOBODY = 65534
+LEARNER = "MINISGL_LITE_LEARNER"
+"""Environment variable: the folder of the learner distribution."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one kernel may use; its wall-clock time is the grader's to watch."""
+
+    memory: int = 6 * 2**30
+    cpu_seconds: int = 300
+    processes: int = 128
+    file_size: int = 64 * 2**20
+    open_files: int = 256
+    work_folder: int = 256 * 2**20
+
+
+def missing() -> list[str]:
+    """The programs that the walls need and this host lacks."""
+    return [name for name in ("bwrap", "prlimit", "setpriv") if shutil.which(name) is None]
+
+
+def command(connection_file: Path, learner: Path, limits: Limits = Limits()) -> list[str]:
+    """The command line of a kernel behind walls.
+
+    ``connection_file``: in a folder that holds nothing but this kernel's sockets.
+
+    Raises:
+        ValueError: the folder of the connection file isn't a private one.
+    """
+    runtime = connection_file.parent
+    if not runtime.name.startswith("kernel-"):
+        raise ValueError(f"{runtime} is not a folder for one kernel's sockets alone.")
+    folders = {Path(sys.prefix), Path(sys.base_prefix), learner.resolve(), runtime}
+    return [
+        *_limits(limits),
+        *("bwrap", "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"),
+        *_namespaces(),
+        *_environment(learner),
+        *("--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin"),
+        *("--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64"),
+        *("--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"),
+        *("--proc", "/proc", "--dev", "/dev"),
+        *("--perms", "1777", "--size", str(limits.work_folder), "--tmpfs", "/tmp"),
+        *_parents(folders),
+        *_readable(learner),
+        *("--bind", str(runtime), str(runtime), "--chdir", "/tmp", "--"),
+        *_account(),
+        *(sys.executable, "-m", "ipykernel_launcher", "-f", str(connection_file)),
+        "--HistoryManager.enabled=False",
+    ]
+
+
+def _limits(limits: Limits) -> list[str]:
+    return [
+        "prlimit",
+        f"--as={limits.memory}",
+        f"--cpu={limits.cpu_seconds}",
+        f"--nproc={limits.processes}",
+        f"--fsize={limits.file_size}",
+        f"--nofile={limits.open_files}",
+        "--core=0",
+        "--",
+    ]
+
+
+def _namespaces() -> list[str]:
+    """All but the user's own when root runs this: process limits don't hold for a mapped root."""
+    shared = ["--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
+    if os.getuid() != 0:
+        return ["--unshare-user", *shared, "--unshare-cgroup-try"]
+    keep = ["CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"]
+    return [*shared, "--unshare-cgroup-try", *(arg for cap in keep for arg in ("--cap-add", cap))]
+
+
+def _account() -> list[str]:
+    """From root to nobody, for good."""
+    if os.getuid() != 0:
+        return []
+    ids = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs"]
+    return ["setpriv", *ids, "--bounding-set=-all", "--inh-caps=-all"]
+
+
+def _environment(learner: Path) -> list[str]:
+    variables = {
+        "PATH": f"{sys.prefix}/bin:/usr/bin:/bin",
+        "HOME": "/tmp",
+        "LANG": "C.UTF-8",
+        "OMP_NUM_THREADS": "1",
+        "LD_LIBRARY_PATH": f"{sys.base_prefix}/lib",
+        "PYTHONPATH": str(learner.resolve()),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "NBGRADER_EXECUTION": "autograde",
+    }
+    if judge := os.environ.get("MINISGL_LITE_JUDGE"):
+        variables["MINISGL_LITE_JUDGE"] = judge
+    return [arg for pair in variables.items() for arg in ("--setenv", *pair)]
+
+
+def _parents(folders: set[Path]) -> list[str]:
+    """Folders on the way to those that are bound; an account without rights must pass them."""
+    ways = sorted({way for folder in folders for way in folder.parents}, key=lambda p: len(p.parts))
+    system = {Path("/"), Path("/usr"), Path("/tmp"), Path("/proc"), Path("/dev")}
+    return [
+        arg for way in ways if way not in system for arg in ("--perms", "0755", "--dir", str(way))
+    ]
+
+
+def _readable(learner: Path) -> list[str]:
+    """The Python environment without this package's own copy in it, and the learner's."""
+    arguments: list[str] = []
+    for folder in dict.fromkeys((sys.base_prefix, sys.prefix)):
+        arguments += ["--ro-bind", folder, folder]
+    installed = Path(sys.prefix).glob("lib/python*/site-packages/minisgl_lite")
+    for own in installed:
+        arguments += ["--tmpfs", str(own)]
+    learner = learner.resolve()
+    return [*arguments, "--ro-bind", str(learner), str(learner)]
+
+
+def main() -> None:
+    """Become the kernel."""
+    arguments = command(Path(sys.argv[1]), Path(os.environ[LEARNER]))
+    runtime = Path(sys.argv[1]).parent
+    if os.getuid() == 0:
+        for path in (runtime, *runtime.iterdir()):
+            os.chown(path, NOBODY, NOBODY)
+    os.execvp(arguments[0], arguments)
+
+
+if __name__ == "__main__":
+    main()
