@@ -167,3 +167,21 @@ def test_without_scripts_a_phrase_is_text(story_book: Book, chromium: Any) -> No
         page.goto((story_book.html / "story.html").as_uri())
         assert page.locator("span.kvv-phrase").count() == 4
         assert page.locator("button.kvv-phrase").count() == 0
+
+
+@pytest.mark.browser
+def test_every_phrase_of_the_book_holds_once_clicked(built_book: Path, chromium: Any) -> None:
+    pages = [
+        path
+        for path in sorted((built_book / "book").glob("*.html"))
+        if 'class="kvv-phrase"' in path.read_text(encoding="utf-8")
+    ]
+    assert pages
+    for path in pages:
+        with watched_page(chromium, reduced_motion="reduce") as page:
+            page.goto(path.as_uri())
+            page.wait_for_selector(".kvv-slider")
+            for phrase in page.locator("button.kvv-phrase").all():
+                phrase.click()
+                phrase.and_(page.locator("[aria-current=step]")).wait_for()
+            assert not page.faults, (path.name, page.faults)

@@ -79,3 +79,23 @@ def test_the_real_run_of_the_model_page_is_smollm2(built_book: Path) -> None:
     """What readers watch is a run of the real model, recorded when the page was executed."""
     real = [t for t in traces(built_book / "book" / "write-locations.html") if t.frames]
     assert {"toy", "smollm2"} <= {trace.meta["model"] for trace in real}
+
+
+def test_the_landing_page_opens_with_two_requests_in_mid_run(
+    built_book: Path, chromium: Any
+) -> None:
+    """Seen at once, without scrolling: two rows in use, a shared page, slots written now."""
+    path = built_book / "book" / "index.html"
+    (trace,) = traces(path)
+    with watched_page(chromium, viewport={"width": 1280, "height": 720}) as page:
+        page.goto(path.as_uri())
+        view = page.locator(".kvv")
+        view.locator(".kvv-phase", has_text="write").wait_for()
+        assert page.locator("button.kvv-phrase[aria-current=step]").count() == 1
+        for panel in ("requests", "page_table", "pool"):
+            box = view.locator(f".kvv-panel-{panel}").bounding_box()
+            assert 0 < box["y"] < box["y"] + box["height"] <= 720
+        assert not page.faults, page.faults
+    state = trace.state_at(trace.find("forward:r2#2"))
+    assert [req.state for req in state.live()] == ["decode", "decode"]
+    assert [slot.state for slot in state.slots()[:4]] == ["shared"] * 4
