@@ -152,3 +152,6 @@ def _searched_name(frame: FrameType, code: CodeType) -> str:
         if getattr(function, "__code__", None) is code:
             return f"{cls.__name__}.{code.co_name}"
     return code.co_name
+
+
+__all__ = ["QUIET", "Calls", "record_calls"]
