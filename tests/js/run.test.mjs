@@ -1,12 +1,13 @@
 // Events and their names, the survey of a run, moves on the timeline, a slot's life, the tree's order.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { runs } from "./words.mjs";
+import { decisions, runs } from "./words.mjs";
 import { eventList, findEvent, turnEnds } from "../../minisgl_lite/viz/static/events.js";
 import { Replay, currentBatch, slotRoom, slotStates } from "../../minisgl_lite/viz/static/replay.js";
 import { survey } from "../../minisgl_lite/viz/static/run.js";
 import { slotLife } from "../../minisgl_lite/viz/static/selected.js";
 import { moved } from "../../minisgl_lite/viz/static/timeline.js";
+import { unpack } from "../../minisgl_lite/viz/static/unpack.js";
 import { say } from "../../minisgl_lite/viz/static/words.js";
 import { nextEvicted, treeChanges, treeRows } from "../../minisgl_lite/viz/static/tree.js";
 
@@ -73,7 +74,8 @@ test("the life of a slot: taken, written, read, registered, locked, reused, shar
   assert.deepEqual([...new Set(dummy)], ["life.written"]); // the dummy page is never taken
 });
 
-for (const [name, { trace }] of Object.entries(runs)) {
+const all = [...Object.entries(runs), ...Object.entries(decisions).map(([name, run]) => [name, { trace: unpack(structuredClone(run.trace)) }])];
+for (const [name, { trace }] of all) {
   test(`${name}: what a slot's life says of reads, locks and holders is what the replay finds`, () => {
     const replay = new Replay(trace);
     const total = trace.meta.num_pages * trace.meta.page_size;

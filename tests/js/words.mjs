@@ -6,4 +6,5 @@ const read = (path) => JSON.parse(readFileSync(new URL(path, import.meta.url), "
 export const catalogue = read("../../minisgl_lite/text/en.json");
 export const runs = read("./run.json");
 export const pairs = read("./pairs.json");
+export const decisions = read("./decisions.json");
 useWords(catalogue);

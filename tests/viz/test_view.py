@@ -21,6 +21,7 @@ from minisgl_lite.viz import assets, page_table_view, pool_view, show
 from minisgl_lite.viz.picture import picture
 from minisgl_lite.viz.sentences import token_text
 
+from . import decisions
 from .runs import FIXTURE, busy_run, fixture
 
 pytest.importorskip("anywidget")
@@ -39,6 +40,12 @@ def trace() -> Trace:
 def test_node_s_run_is_what_the_recorder_makes_today() -> None:
     assert FIXTURE.read_text(encoding="utf-8") == fixture(), (
         "the recorder or the replay changed: python -m tests.viz.runs"
+    )
+
+
+def test_node_s_decisions_are_what_the_engine_decides_today() -> None:
+    assert decisions.FIXTURE.read_text(encoding="utf-8") == decisions.fixture(), (
+        "the engine or the replay changed: python -m tests.viz.decisions"
     )
 
 

@@ -32,7 +32,10 @@ export function slotLife(trace, slot) {
     for (const { uid, ranges } of frame.release ?? []) {
       if (ranges.some(([kind, , , runs]) => kind === "registered" && fromRuns(runs).includes(slot))) add("life.registered", { uid });
     }
+    const before = refs;
     for (const op of frame.tree ?? []) follow(op, add, first);
+    // A lock that is given up in the same frame, for a request that does not fit after all, is none to tell of.
+    if (!before !== !refs) add(refs ? "life.locked" : "life.unlocked");
     for (const [row, position, runs] of frame.table ?? []) write(row, position, fromRuns(runs));
     for (const uid in frame.reqs) {
       const { row } = frame.reqs[uid];
@@ -69,10 +72,7 @@ export function slotLife(trace, slot) {
       const [upper, lower] = [node.key.slice(0, rest[1]), node.key.slice(rest[1])];
       node = upper.includes(slot) ? { id, key: upper } : { id: rest[0], key: lower };
     } else if (op === "del" && node?.id === id) [node, refs] = [null, 0];
-    else if (op === "ref" && node?.id === id) {
-      if (!refs !== !rest[0]) add(rest[0] ? "life.locked" : "life.unlocked");
-      refs = rest[0];
-    }
+    else if (op === "ref" && node?.id === id) [refs] = rest;
   }
 
   function write(row, position, slots) {
