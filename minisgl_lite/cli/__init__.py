@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from minisgl_lite.hooks import HookError
 
-from . import generate, record, release
+from . import generate, grade, record, release
 
 
 class _Parser(argparse.ArgumentParser):
@@ -32,6 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
     generate.add_parser(commands)
     record.add_parser(commands)
     release.add_parser(commands)
+    grade.add_parser(commands)
     return parser
 
 

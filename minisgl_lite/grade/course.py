@@ -76,6 +76,12 @@ class Course:
             ]
         return list(dict.fromkeys(names))
 
+    def released(self) -> dict[str, Any]:
+        """The handed-out notebooks by file name, with ids and metadata as they should come back."""
+        nbformat: Any = require("nbformat", extra="grade")
+        folder = self.root / "release" / ASSIGNMENT
+        return {p.name: nbformat.read(p, as_version=4) for p in sorted(folder.glob("*.ipynb"))}
+
     # ---- done to a submission ----------------------------------------------------------------
     def autograde(
         self, record: Record, kernel: str, connection_file: Path, cell_seconds: int
@@ -85,7 +91,7 @@ class Course:
         preprocessors: Any = require("nbgrader.preprocessors", extra="grade")
         reasons = self._reasons
 
-        class Execute(preprocessors.Execute):  # type: ignore[misc,name-defined]
+        class Execute(preprocessors.Execute):
             """In the sandbox's kernel."""
 
             def preprocess(self, notebook: Any, resources: Any, **kwargs: Any) -> Any:
@@ -93,7 +99,7 @@ class Course:
                 self.kernel_name = kernel
                 return super().preprocess(notebook, resources, **kwargs)
 
-        class SaveScores(preprocessors.SaveAutoGrades):  # type: ignore[misc,name-defined]
+        class SaveScores(preprocessors.SaveAutoGrades):
             """What the judge recorded; free text is left to people, as nbgrader does."""
 
             def preprocess(self, notebook: Any, resources: Any) -> Any:

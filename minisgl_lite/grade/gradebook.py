@@ -1,0 +1,146 @@
+"""From results to what an instructor opens: a CSV, a page per student, a page for the class."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..teaching.checks import EXERCISES, load_exercises
+from .run import Row
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""A spreadsheet takes a cell that begins so for a formula."""
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file at once: it is the old one or the new one, never a part."""
+    scratch = path.with_name(path.name + ".part")
+    scratch.write_text(text, encoding="utf-8", newline="")
+    os.replace(scratch, path)
+
+
+def _safe(value: object) -> str:
+    text = "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def gradebook_csv(rows: Sequence[Row]) -> str:
+    """One line per student. An unknown score is empty, never 0."""
+    exercises = sorted({cell.exercise for row in rows for cell in row.result.cells.values()})
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    head = ["student", "status", "score", "max"]
+    table.writerow([*head, *exercises, "manual_pending", "flags", "reason"])
+    for row in rows:
+        result = row.result
+        known: dict[str, float | None] = {}
+        for cell in result.cells.values():
+            before = known.get(cell.exercise, 0.0)
+            known[cell.exercise] = (
+                None if before is None or cell.score is None else before + cell.score
+            )
+        pending = [cell.exercise for cell in result.cells.values() if cell.manual]
+        values = [row.student, result.status, result.score, result.max_score if known else None]
+        values += [known.get(exercise) for exercise in exercises]
+        values += [" ".join(pending), "; ".join(result.flags), result.reason]
+        table.writerow([_safe(value) for value in values])
+    return out.getvalue()
+
+
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+table { border-collapse: collapse; width: 100%; } th, td { text-align: left; padding: .3rem .6rem;
+border-bottom: 1px solid #8886; vertical-align: top; } .flag { font-weight: 600; }
+:root { color-scheme: light dark; } .bar { background: #2b6cb0; height: .8rem; min-width: 1px; }
+"""
+
+
+def _page(title: str, body: Sequence[str]) -> str:
+    lines = [
+        "<!doctype html>",
+        f'<html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<style>{STYLE}</style>",
+        f"<h1>{html.escape(title)}</h1>",
+        *body,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    cells = "".join(f"<th>{html.escape(name)}</th>" for name in head)
+    lines = ["<table>", f"<tr>{cells}</tr>"]
+    for row in rows:
+        cells = "".join(f"<td>{html.escape(_plain(value))}</td>" for value in row)
+        lines.append(f"<tr>{cells}</tr>")
+    return [*lines, "</table>"]
+
+
+def _plain(value: object) -> str:
+    return (
+        "not known" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    )
+
+
+def feedback_html(row: Row, *, warning: str = "") -> str:
+    """What a student gets back: for each exercise the points, the first difference, the page."""
+    load_exercises()
+    result = row.result
+    body = [f"<p class=flag>{html.escape(warning)}</p>"] if warning else []
+    if result.score is not None:
+        body.append(f"<p>{result.score:g} of {result.max_score:g} points.</p>")
+    if result.reason:
+        body.append(f"<p>{html.escape(result.reason)}</p>")
+    lines = []
+    for grade_id, cell in result.cells.items():
+        page = EXERCISES[cell.exercise].page if cell.exercise in EXERCISES else ""
+        said = "to be marked by hand" if cell.manual else cell.reason or "done"
+        lines.append((grade_id.rpartition("-")[0], cell.score, cell.max_score, said, page))
+    if lines:
+        body += _table(["exercise", "points", "of", "what the check found", "to read"], lines)
+    return _page(f"Feedback for {row.student}", body)
+
+
+def summary_html(rows: Sequence[Row], *, warning: str = "") -> str:
+    """The class at a glance: how each exercise went, what was believed wrongly, whom to look at."""
+    body = [f"<p class=flag>{html.escape(warning)}</p>"] if warning else []
+    statuses = Counter(row.result.status for row in rows)
+    body.append(f"<p>{len(rows)} students: {html.escape(_counts(statuses))}.</p><h2>Exercises</h2>")
+    cells = [cell for row in rows for cell in row.result.cells.values()]
+    names = sorted({cell.exercise for cell in cells})
+    lines = []
+    for name in names:
+        scores = [c.score for c in cells if c.exercise == name and c.score is not None]
+        full = [c for c in cells if c.exercise == name and c.score == c.max_score]
+        failed = Counter(c.reason for c in cells if c.exercise == name and c.reason)
+        common = failed.most_common(1)[0] if failed else ("", 0)
+        often = f"{common[0]} ({common[1]})" if common[0] else ""
+        mean = sum(scores) / len(scores) if scores else None
+        lines.append((name, len(scores), len(full), mean, often))
+    body += _table(["exercise", "known", "full marks", "mean", "most often"], lines)
+    wrong = Counter(c.misconception for c in cells if c.misconception)
+    if wrong:
+        body.append("<h2>Misconceptions</h2>")
+        body += _table(["tag", "students"], wrong.most_common())
+    flagged = [(row.student, "; ".join(row.result.flags)) for row in rows if row.result.flags]
+    if flagged:
+        body.append("<h2>To look at</h2>")
+        body += _table(["student", "why"], flagged)
+    troubled = [
+        (row.student, row.result.status, row.result.reason)
+        for row in rows
+        if row.result.status != "graded"
+    ]
+    if troubled:
+        body.append("<h2>Not graded whole</h2>")
+        body += _table(["student", "status", "reason"], troubled)
+    return _page("Summary", body)
+
+
+def _counts(statuses: Counter[str]) -> str:
+    return ", ".join(f"{number} {status}" for status, number in sorted(statuses.items()))

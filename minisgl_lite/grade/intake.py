@@ -1,0 +1,164 @@
+"""What students hand in, as it comes: read without trust, put in order, nothing dropped silently.
+
+Every entry of the folder is somebody's and gets a row, whatever is in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..utils import require
+
+MAX_BYTES = 20 * 2**20
+"""Of one notebook."""
+
+
+@dataclass
+class Submission:
+    """One student's files. ``problem``: why they can't be graded, or empty."""
+
+    student: str
+    notebooks: dict[str, bytes] = field(default_factory=dict)
+    flags: list[str] = field(default_factory=list)
+    problem: str = ""
+
+
+def read_class(folder: Path, assignment: str, names: tuple[str, ...]) -> list[Submission]:
+    """A submission for each entry of ``folder``, by name in order of code points.
+
+    ``folder`` has a folder for each student, with the notebooks in it or, as nbgrader has it, in
+    one named like the assignment.
+
+    Raises:
+        ValueError: ``folder`` isn't one, or there is nothing in it.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is no folder of submissions.")
+    entries = sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
+    if not entries:
+        raise ValueError(f"there is nothing in {folder}.")
+    return [_read_one(folder / entry, assignment, names) for entry in entries]
+
+
+def _read_one(path: Path, assignment: str, names: tuple[str, ...]) -> Submission:
+    submission = Submission(path.name)
+    try:
+        if path.is_symlink():
+            submission.problem = "the folder is a symbolic link; links are not followed"
+        elif not path.is_dir():
+            submission.problem = "this is a file; a folder for each student is expected"
+        else:
+            inner = path / assignment
+            nested = inner.is_dir() and not inner.is_symlink()
+            _read_notebooks(inner if nested else path, names, submission)
+    except OSError as error:
+        submission.problem = f"can't be read: {error.strerror or error}"
+    return submission
+
+
+def _read_notebooks(folder: Path, names: tuple[str, ...], submission: Submission) -> None:
+    found = {path.name: path for path in sorted(folder.iterdir()) if path.suffix == ".ipynb"}
+    for path in found.values():
+        if path.is_symlink():
+            submission.problem = f"{path.name} is a symbolic link; links are not followed"
+            return
+    wanted = [f"{name}.ipynb" for name in names]
+    extra = [name for name in found if name not in wanted]
+    absent = [name for name in wanted if name not in found]
+    if len(absent) == 1 and len(extra) == 1:
+        submission.flags.append(f"{extra[0]} was taken for {absent[0]}")
+        found[absent[0]] = found.pop(extra[0])
+        absent, extra = [], []
+    submission.flags += [f"{name} is not part of the assignment" for name in extra]
+    submission.flags += [f"{name} is missing" for name in absent]
+    if len(absent) == len(wanted):
+        submission.problem = f"none of {', '.join(wanted)} is there"
+        return
+    for name in wanted:
+        if name in found:
+            if found[name].stat().st_size > MAX_BYTES:
+                submission.problem = f"{name} has more than {MAX_BYTES // 2**20} MB"
+                return
+            submission.notebooks[name] = found[name].read_bytes()
+
+
+class Unreadable(ValueError):
+    """A file that is no notebook; the message says why."""
+
+
+def put_in_order(content: bytes, released: Any) -> tuple[bytes, list[str]]:
+    """A submitted notebook as nbgrader can take it, and what was done to it.
+
+    Graded cells are found by their id or grade_id and get the released metadata back; a second cell
+    with the same id is kept as text that isn't graded.
+
+    Raises:
+        Unreadable: no JSON, no notebook, or none of the released cells is in it.
+    """
+    nbformat: Any = require("nbformat", extra="grade")
+    notebook = _parse(content, nbformat)
+    ours = {c.id: c for c in released.cells if "nbgrader" in c.metadata}
+    flags: list[str] = []
+    seen: set[str] = set()
+    kernel = notebook.metadata.get("kernelspec", {}).get("language", "python")
+    if str(kernel).lower() != "python":
+        flags.append(f"written for another kernel: {str(kernel)[:40]}")
+    notebook.metadata = dict(released.metadata)
+    for cell in notebook.cells:
+        marks = cell.metadata.get("nbgrader")
+        marks = marks if isinstance(marks, Mapping) else {}
+        grade_id = next((i for i in (marks.get("grade_id"), cell.get("id")) if i in ours), None)
+        cell.metadata = {}
+        if grade_id is None:
+            continue
+        if grade_id in seen:
+            flags.append(f"cell {grade_id} is there twice; the first one counts")
+            cell.id = f"copy-{len(flags)}-{grade_id}"[:64]
+            continue
+        seen.add(grade_id)
+        flags += _changes(cell, ours[grade_id], marks)
+        cell.id, cell.metadata = grade_id, dict(ours[grade_id].metadata)
+    if not seen:
+        raise Unreadable("it has none of the assignment's cells")
+    flags += [f"cell {i} is missing" for i in ours if i not in seen and not i.endswith("-text")]
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    return nbformat.writes(notebook).encode(), flags
+
+
+def _parse(content: bytes, nbformat: Any) -> Any:
+    if not content.strip():
+        raise Unreadable("it is empty")
+    try:
+        data = json.loads(content.decode("utf-8-sig"))
+        notebook = nbformat.reads(json.dumps(data), as_version=4)
+    except RecursionError:
+        raise Unreadable("its JSON is nested too deeply") from None
+    except Exception as error:  # nbformat's own come in many classes
+        line = (str(error).splitlines() or [""])[0][:200]
+        raise Unreadable(f"it is no notebook: {line or type(error).__name__}") from None
+    if not isinstance(notebook.get("cells"), list) or not notebook.cells:
+        raise Unreadable("it has no cells")
+    for number, cell in enumerate(notebook.cells):
+        if not isinstance(cell, dict) or not isinstance(cell.get("source", ""), str):
+            raise Unreadable(f"its cell {number} is no cell")
+        cell.setdefault("metadata", {})
+        cell.setdefault("source", "")
+        cell.setdefault("id", f"cell-{number}")
+    return notebook
+
+
+def _changes(cell: Any, ours: Any, marks: Mapping[str, Any]) -> Iterator[str]:
+    """What was changed in a cell that was handed out locked."""
+    right = ours.metadata["nbgrader"]
+    if "points" in right and marks.get("points", right["points"]) != right["points"]:
+        yield f"cell {ours.id}: points were changed to {str(marks.get('points'))[:20]}"
+    if right["locked"] and cell.source.strip() != ours.source.strip():
+        yield f"cell {ours.id}: the locked text was changed"
+
+
+__all__ = ["Submission", "Unreadable", "put_in_order", "read_class"]
