@@ -51,11 +51,15 @@ export function createPredict(view) {
   /** What was revealed: where, until where its marks stay. @type {{at: number, to: number, cells: any}|null} */
   let revealed = null;
   let done = -1;
-  let runs = 0; // a live run that was begun anew has other questions
+  /** Runs seen here: a live one that was begun anew has other questions. @type {any[]} */
+  const seen = [];
   /** @type {Replay|null} */
   let replay = null;
 
-  const toggle = button(say("predict"), () => set(!on), { cls: "kvv-small kvv-predicts" });
+  const toggle = button(say("predict"), () => {
+    set(!on);
+    if (on) view.announce(say("predict.idle"));
+  }, { cls: "kvv-small kvv-predicts" });
   setAttr(toggle, "aria-pressed", "false");
   setAttr(toggle, "title", say("predict.title"));
   const question = el("p", { class: "kvv-asks" });
@@ -79,7 +83,6 @@ export function createPredict(view) {
     setAttr(toggle, "aria-pressed", on);
     card.hidden = !on;
     showIdle();
-    if (on) view.announce(say("predict.idle"));
     view.redraw();
   }
 
@@ -244,7 +247,7 @@ export function createPredict(view) {
       const shown = judge(q, q.kind === "evict" ? q.answer.flatMap((start) => cellsOf(q, start)) : q.answer, facts);
       return { q, answer: null, ...shown };
     });
-    for (const one of judged) if (one.answer) score.note(`${view.id}:${runs}:${one.q.key}`, one.right);
+    for (const one of judged) if (one.answer) score.note(`${nameOf(trace)}:${one.q.key}`, one.right);
     const told = given ? judged.filter((one) => one.answer) : judged;
     const words = given ? told.map((one) => one.words) : [say("predict.shown")];
     // That a page is taken is told with the slots, where these are asked for.
@@ -267,6 +270,13 @@ export function createPredict(view) {
     view.go(at);
     view.announce([...words, ...lines.slice(0, 3).map((line) => line.text)].join(" "));
     if (inside) goOn.focus();
+  }
+
+  /** A name for a run, the same when the page is read again. */
+  function nameOf(trace) {
+    const facts = (one) => JSON.stringify([one.meta.page_size, one.meta.num_pages, one.meta.cache_type, one.frames[0]?.reqs]);
+    if (!seen.includes(trace)) seen.push(trace);
+    return [view.id, facts(trace), seen.filter((one) => facts(one) === facts(trace)).indexOf(trace)].join(":");
   }
 
   /** Marks stay until the step's slots are written. */
@@ -293,7 +303,6 @@ export function createPredict(view) {
     },
     /** Another run. */
     reset() {
-      runs++;
       replay = null;
       if (on) set(true);
     },
