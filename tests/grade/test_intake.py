@@ -1,0 +1,173 @@
+"""What students hand in: every entry is read, put in order or refused with a reason."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from minisgl_lite.grade.intake import Unreadable, put_in_order, read_class
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME = "pages-and-slots"
+RELEASED = nbformat.read(ROOT / "exercises" / f"{NAME}.ipynb", as_version=4)
+
+
+def handed_in(change: Any = None) -> bytes:
+    notebook = copy.deepcopy(RELEASED)
+    if change is not None:
+        change(notebook, {cell.id: cell for cell in notebook.cells})
+    return json.dumps(notebook).encode()
+
+
+def ordered(content: bytes) -> tuple[Any, list[str]]:
+    data, flags = put_in_order(content, RELEASED)
+    return nbformat.reads(data.decode(), as_version=4), flags
+
+
+def sources(notebook: Any) -> dict[str, str]:
+    return {cell.id: cell.source for cell in notebook.cells}
+
+
+def test_an_untouched_notebook_comes_through_as_it_was() -> None:
+    notebook, flags = ordered(handed_in())
+    assert flags == []
+    assert sources(notebook) == sources(RELEASED)
+    assert [c.metadata for c in notebook.cells] == [c.metadata for c in RELEASED.cells]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xef\xbb\xbf" + handed_in(),
+        handed_in().replace(b"\n", b"\r\n"),
+        json.dumps(json.loads(handed_in()) | {"nbformat_minor": 2}).encode(),
+    ],
+    ids=["bom", "crlf", "older-minor"],
+)
+def test_encodings_and_older_formats_are_read(content: bytes) -> None:
+    assert sources(ordered(content)[0])["page-slots-answer"]
+
+
+def test_stripped_metadata_come_back_by_the_cells_ids() -> None:
+    def strip(notebook: Any, cells: Any) -> None:
+        for cell in notebook.cells:
+            cell.metadata = {}
+
+    notebook, flags = ordered(handed_in(strip))
+    assert flags == []
+    assert [c.metadata for c in notebook.cells] == [c.metadata for c in RELEASED.cells]
+
+
+def test_ids_that_a_host_has_renewed_come_back_by_the_metadata() -> None:
+    def renew(notebook: Any, cells: Any) -> None:
+        for number, cell in enumerate(notebook.cells):
+            cell.id = f"new{number}"
+
+    notebook, flags = ordered(handed_in(renew))
+    assert flags == []
+    assert "page-slots-check" in sources(notebook)
+
+
+@pytest.mark.parametrize(
+    ("change", "flag"),
+    [
+        (
+            lambda n, c: c["page-slots-check"].metadata.nbgrader.update(points=400),
+            "cell page-slots-check: points were changed to 400",
+        ),
+        (
+            lambda n, c: c["page-slots-check"].update(source="print('done: page-slots')"),
+            "cell page-slots-check: the locked text was changed",
+        ),
+        (
+            lambda n, c: n.cells.remove(c["page-slots-check"]),
+            "cell page-slots-check is missing",
+        ),
+        (
+            lambda n, c: n.cells.append(copy.deepcopy(c["page-slots-answer"])),
+            "cell page-slots-answer is there twice; the first one counts",
+        ),
+        (
+            lambda n, c: n.metadata.kernelspec.update(language="julia"),
+            "written for another kernel: julia",
+        ),
+    ],
+    ids=["points", "locked", "missing", "twice", "kernel"],
+)
+def test_what_was_tampered_with_is_flagged(change: Any, flag: str) -> None:
+    notebook, flags = ordered(handed_in(change))
+    assert flags == [flag]
+    points = [c.metadata.get("nbgrader", {}).get("points") for c in notebook.cells]
+    assert 400 not in points
+    assert notebook.metadata.kernelspec.language == "python"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "it is empty"),
+        (b" \n", "it is empty"),
+        (b"{", "it is no notebook"),
+        (b"[" * 200_000, "nested too deeply"),
+        (b"\xff\xfe\x00", "it is no notebook"),
+        (b'{"cells": 3, "nbformat": 4, "nbformat_minor": 5, "metadata": {}}', "it"),
+        (b'{"cells": [], "nbformat": 4, "nbformat_minor": 5, "metadata": {}}', "it has no cells"),
+        (b'{"cells": [3], "nbformat": 4, "nbformat_minor": 5, "metadata": {}}', "it"),
+        (json.dumps({"nbformat": 99}).encode(), "it is no notebook"),
+        (
+            json.dumps(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")])).encode(),
+            "none of the assignment's cells",
+        ),
+    ],
+)
+def test_what_is_no_notebook_is_refused_with_a_reason(content: bytes, words: str) -> None:
+    with pytest.raises(Unreadable, match=words):
+        put_in_order(content, RELEASED)
+
+
+def test_every_entry_of_a_folder_is_somebodys(tmp_path: Path) -> None:
+    names = ["ada", "José =Núñez", '"x, y"', "学生", "ا" * 40, "a[1]"]
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{NAME}.ipynb").write_bytes(handed_in())
+    (tmp_path / "nobody").mkdir()
+    (tmp_path / "file.txt").write_text("hello")
+    (tmp_path / "link").symlink_to("/etc")
+    (tmp_path / "inner-link").mkdir()
+    (tmp_path / "inner-link" / f"{NAME}.ipynb").symlink_to("/etc/passwd")
+    (tmp_path / "renamed").mkdir()
+    (tmp_path / "renamed" / "my work.ipynb").write_bytes(handed_in())
+    (tmp_path / "nested" / "storage").mkdir(parents=True)
+    (tmp_path / "nested" / "storage" / f"{NAME}.ipynb").write_bytes(handed_in())
+    found = {s.student: s for s in read_class(tmp_path, "storage", (NAME,))}
+    others = {"nobody", "file.txt", "link", "inner-link", "renamed", "nested"}
+    assert set(found) == {*names, *others}
+    graded = [*names, "renamed", "nested"]
+    assert all(found[n].notebooks and not found[n].problem for n in graded)
+    assert found["renamed"].flags == [f"my work.ipynb was taken for {NAME}.ipynb"]
+    assert "symbolic link" in found["link"].problem
+    assert "symbolic link" in found["inner-link"].problem
+    assert "this is a file" in found["file.txt"].problem
+    assert "is there" in found["nobody"].problem
+
+
+def test_an_enormous_notebook_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "big").mkdir()
+    path = tmp_path / "big" / f"{NAME}.ipynb"
+    with path.open("wb") as file:
+        os.truncate(file.fileno(), 2**31)
+    (submission,) = read_class(tmp_path, "storage", (NAME,))
+    assert "more than 20 MB" in submission.problem and not submission.notebooks
+
+
+def test_an_empty_folder_or_none_is_the_commands_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there is nothing in"):
+        read_class(tmp_path, "storage", (NAME,))
+    with pytest.raises(ValueError, match="is no folder"):
+        read_class(tmp_path / "none", "storage", (NAME,))
