@@ -21,7 +21,7 @@ from ..text import CATALOGUE
 STATIC = Path(__file__).parent / "static"
 ENTRY = "widget.js"
 # Said by Python only, in errors and findings: a page does not carry them.
-PYTHON_WORDS = ("driver.", "sanitizer.")
+PYTHON_WORDS = ("driver.", "figure.", "sanitizer.")
 
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w.-]+)";\n', re.MULTILINE)
 _TOP_LEVEL = re.compile(
