@@ -1,9 +1,15 @@
-"""Drivers: commands in, frames out; one suite over a live scheduler, an LLM and a recorded run."""
+"""Drivers: commands in, frames out; one suite over live engines, here and in another process, and
+over a recorded run."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +17,15 @@ import pytest
 from minisgl_lite import LLM, SamplingParams
 from minisgl_lite.scheduler import Scheduler
 from minisgl_lite.toy import Toy
-from minisgl_lite.trace import Recorder, State, Trace
+from minisgl_lite.trace import Recorder, State, Trace, TraceError
+from minisgl_lite.viz import show
 from minisgl_lite.viz.driver import Driver, LocalDriver, TraceDriver
+from minisgl_lite.viz.pipe import PipeDriver, make_driver, serve
 
 from ..trace.agreement import assert_same
 from ..trace.worlds import finish, make_scheduler, send
 
+ROOT = Path(__file__).parents[2]
 WORDS = {token: bytes([token]) for token in range(256)}
 
 
@@ -62,6 +71,32 @@ def recorded() -> TraceDriver:
     return TraceDriver(recorder.trace())
 
 
+def piped() -> PipeDriver:
+    return start("scripted")
+
+
+def piped_overlapped() -> PipeDriver:
+    return start("overlapped")
+
+
+def start(name: str, **options: Any) -> PipeDriver:
+    """One of the drivers above in a process of its own; it ends with the test."""
+    driver = PipeDriver.start(f"{__name__}:{name}", cwd=ROOT, **options)
+    STARTED.append(driver)
+    return driver
+
+
+STARTED: list[PipeDriver] = []
+
+
+@pytest.fixture(autouse=True)
+def no_process_stays() -> Iterator[None]:
+    yield
+    while STARTED:
+        STARTED.pop().close()
+
+
+PIPED = [piped, piped_overlapped]
 LIVE = [scripted, fixed, overlapped, real, real_overlapped]
 
 
@@ -92,7 +127,7 @@ def tokens_of(frames: list[dict[str, Any]], uid: int) -> list[int]:
 # ---- the suite that all drivers pass ---------------------------------------------------------
 
 
-@pytest.mark.parametrize("make_driver", [*LIVE, recorded])
+@pytest.mark.parametrize("make_driver", [*LIVE, *PIPED, recorded])
 def test_the_frames_of_all_answers_are_the_trace(make_driver: Callable[[], Driver]) -> None:
     driver = make_driver()
     before = len(driver.trace())
@@ -120,7 +155,7 @@ def test_the_frames_of_all_answers_are_the_trace(make_driver: Callable[[], Drive
     assert [len(tokens_of(frames, uid)) for uid in (0, 1)] == [4, 4]
 
 
-@pytest.mark.parametrize("make_driver", [*LIVE, recorded])
+@pytest.mark.parametrize("make_driver", [*LIVE, *PIPED, recorded])
 def test_nothing_to_do_is_no_turn(make_driver: Callable[[], Driver]) -> None:
     driver = make_driver()
     if make_driver is recorded:
@@ -129,7 +164,7 @@ def test_nothing_to_do_is_no_turn(make_driver: Callable[[], Driver]) -> None:
         assert ask(driver, op) == {"frames": [], "vocab": {}, "busy": False, "error": None}
 
 
-@pytest.mark.parametrize("make_driver", [*LIVE, recorded])
+@pytest.mark.parametrize("make_driver", [*LIVE, *PIPED, recorded])
 @pytest.mark.parametrize(
     ("command", "said"),
     [
@@ -147,7 +182,7 @@ def test_what_is_no_command_is_said(
     assert answer["frames"] == []
 
 
-@pytest.mark.parametrize("make_driver", [*LIVE, recorded])
+@pytest.mark.parametrize("make_driver", [*LIVE, *PIPED, recorded])
 def test_no_command_raises(make_driver: Callable[[], Driver]) -> None:
     driver = make_driver()
     odd: list[Any] = [
@@ -212,8 +247,8 @@ def test_bad_prompts_are_said_at_once_and_others_go_on(
     assert len(tokens_of(run_to_the_end(driver), answer["uid"])) == 2
 
 
-@pytest.mark.parametrize("make_driver", LIVE)
-def test_abort_acts_within_one_turn(make_driver: Callable[[], LocalDriver]) -> None:
+@pytest.mark.parametrize("make_driver", [*LIVE, *PIPED])
+def test_abort_acts_within_one_turn(make_driver: Callable[[], Driver]) -> None:
     driver = make_driver()
     assert ask(driver, "abort", uid=0)["error"] == "r0 does not run; no request can be aborted"
     first = ask(driver, "add", prompt=[97, 98, 99], max_tokens=9)["uid"]
@@ -233,9 +268,10 @@ def test_abort_acts_within_one_turn(make_driver: Callable[[], LocalDriver]) -> N
 
 
 @pytest.mark.parametrize(
-    "make_driver", [scripted, overlapped, real, real_overlapped, toy, late_toy]
+    "make_driver",
+    [scripted, overlapped, real, real_overlapped, toy, late_toy, piped, piped_overlapped],
 )
-def test_reset_makes_a_new_run_with_other_settings(make_driver: Callable[[], LocalDriver]) -> None:
+def test_reset_makes_a_new_run_with_other_settings(make_driver: Callable[[], Driver]) -> None:
     driver = make_driver()
     ask(driver, "add", prompt=[97, 98, 99, 100, 101], max_tokens=4)
     ask(driver, "step")
@@ -251,9 +287,9 @@ def test_reset_makes_a_new_run_with_other_settings(make_driver: Callable[[], Loc
     assert ask(driver, "reset")["meta"]["loop"] == meta["loop"]
 
 
-@pytest.mark.parametrize("make_driver", [scripted, real, toy])
+@pytest.mark.parametrize("make_driver", [scripted, real, toy, piped])
 def test_a_reset_that_fails_leaves_the_run_as_it_was(
-    make_driver: Callable[[], LocalDriver],
+    make_driver: Callable[[], Driver],
 ) -> None:
     driver = make_driver()
     uid = ask(driver, "add", prompt=[97, 98, 99], max_tokens=3)["uid"]
@@ -450,3 +486,112 @@ def test_a_loaded_trace_plays_as_the_recorded_one(tmp_path: Any) -> None:
     driver = recorded()
     path = driver._trace.save(tmp_path / "run.json")
     assert run_to_the_end(TraceDriver(Trace.load(path))) == run_to_the_end(driver)
+
+
+# ---- the one in another process ----------------------------------------------------------------
+
+
+def prints_and_reads() -> LocalDriver:
+    """An engine whose code uses standard input and output for itself."""
+    print('{"frames": "none of mine"}')
+    driver = scripted()
+    run = driver.scheduler.normal_loop
+
+    def noisy() -> Any:
+        print("a turn")
+        assert sys.stdin.read() == ""
+        return run()
+
+    driver.scheduler.normal_loop = noisy  # type: ignore[method-assign]
+    return driver
+
+
+def leaves() -> LocalDriver:
+    driver = scripted()
+    driver.scheduler.normal_loop = lambda: os._exit(3)  # type: ignore[method-assign]
+    return driver
+
+
+def loops() -> LocalDriver:
+    driver = scripted()
+    driver.scheduler.normal_loop = lambda: time.sleep(60)  # type: ignore[method-assign]
+    return driver
+
+
+def fails() -> LocalDriver:
+    raise RuntimeError("no engine today")
+
+
+def test_its_frames_are_those_of_the_same_engine_here() -> None:
+    answers = []
+    for driver in (scripted(), piped()):
+        ask(driver, "add", prompt=[97, 98, 99, 100, 101], max_tokens=4)
+        answers.append(run_to_the_end(driver))
+    assert answers[0] == answers[1]
+
+
+def test_what_the_engine_prints_and_reads_stays_out_of_the_answers() -> None:
+    driver = start("prints_and_reads")
+    uid = ask(driver, "add", prompt=[97, 98, 99], max_tokens=2)["uid"]
+    assert len(tokens_of(run_to_the_end(driver), uid)) == 2
+
+
+def test_a_process_that_ends_is_said_then_and_later() -> None:
+    driver = start("leaves")
+    ask(driver, "add", prompt=[97, 98, 99])
+    for _ in range(2):
+        answer = ask(driver, "step")
+        assert answer["error"] == "the engine's process has ended, with code 3"
+        assert (answer["frames"], answer["busy"]) == ([], False)
+    with pytest.raises(TraceError, match="has ended"):
+        driver.trace()
+
+
+def test_an_engine_that_never_began_is_said() -> None:
+    assert ask(start("fails"), "step")["error"] == "the engine's process has ended, with code 1"
+
+
+def test_an_engine_that_does_not_answer_in_time_is_ended() -> None:
+    driver = start("loops", timeout=120)
+    ask(driver, "add", prompt=[97, 98, 99])  # by now it has begun
+    driver._timeout = 0.2
+    said = "the engine did not answer within 0.2 s; it was ended"
+    assert ask(driver, "step")["error"] == said
+    assert driver._process is not None and driver._process.poll() is not None
+    assert ask(driver, "pause")["error"] == said
+
+
+def test_a_command_that_cannot_travel_is_said_and_others_go_on() -> None:
+    driver = piped()
+    assert "can't travel" in driver.command({"op": "add", "prompt": object()})["error"]
+    assert ask(driver, "add", prompt=[97], max_tokens=1)["error"] is None
+
+
+def test_two_pipes_are_enough() -> None:
+    """No process: the other end is a thread, and what comes from it may be nonsense."""
+    up, down = os.pipe(), os.pipe()
+    engine = (os.fdopen(down[0]), os.fdopen(up[1], "w"))
+    driver = PipeDriver(os.fdopen(down[1], "w"), os.fdopen(up[0]))
+    threading.Thread(target=serve, args=(scripted(), *engine), daemon=True).start()
+    ask(driver, "add", prompt=[97, 98], max_tokens=2)
+    assert run_to_the_end(driver) == json.loads(json.dumps(driver.trace().frames))
+    engine[1].write("hello\n")
+    engine[1].flush()
+    said = "the engine answered 'hello\\n', which is no answer; it was ended"
+    assert ask(driver, "pause")["error"] == said
+
+
+def test_a_view_shows_an_engine_in_another_process() -> None:
+    pytest.importorskip("anywidget")
+    widget = show(piped())
+    for command in ({"op": "add", "prompt": [97, 98, 99], "max_tokens": 2}, {"op": "run"}):
+        answer = widget._answer({**command, "id": "1"})
+        assert answer["error"] is None
+    assert answer["frames"]
+    assert len(widget._history.trace) == len(answer["frames"])
+
+
+@pytest.mark.parametrize("target", ["", "json", "json:nothing", "no_such_module:make"])
+def test_what_names_no_engine_is_said(target: str) -> None:
+    with pytest.raises(ValueError, match="is not module:function"):
+        make_driver(target)
