@@ -60,7 +60,7 @@ class StepRole(SphinxRole):
 
 @dataclass
 class View:
-    """A view that the page shows: its options and the run that it carries."""
+    """A view that the page shows: its options and the run that it opens with."""
 
     options: dict[str, Any]
     trace: Trace

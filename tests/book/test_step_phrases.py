@@ -42,13 +42,17 @@ def test_phrases_that_mean_nothing_fail_the_build(tmp_path: Path) -> None:
     phrases = [f"{{step}}`{text}`" for text, _ in FAULTS.values()]
     cells = [RUN, Text("\n\n".join(phrases)), "show(trace)", "show(trace, name='second')"]
     twice = [RUN, "show(trace, name='same')", "show(trace, name='same')"]
-    book = Book(tmp_path / "book", {"faulty": cells, "twice": twice, "bare": [Text(phrases[0])]})
+    chosen = "show({'P': trace, 'Q': trace}, variant={'run': 'Q'}, name='chosen')"
+    choice = [RUN, chosen, Text("{step}`words <start view=chosen>` {step}`more <evict>`")]
+    pages = {"faulty": cells, "twice": twice, "bare": [Text(phrases[0])], "choice": choice}
+    book = Book(tmp_path / "book", pages)
     built = book.build("-W", "-n", "--keep-going")
     assert built.returncode != 0
     for fault, (_, message) in FAULTS.items():
         assert re.search(rf"faulty.*{message}", built.stdout), (fault, built.stdout)
     assert "two views are named same" in built.stdout
     assert re.search(r"bare.*the page shows no view", built.stdout)
+    assert re.findall(r"choice.*'(.*)': event", built.stdout) == ["more"]
 
 
 @pytest.fixture
