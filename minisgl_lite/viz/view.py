@@ -7,9 +7,11 @@ import json
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any
 
 from ..scheduler import Scheduler
+from ..text import say
 from ..trace import Trace
 from ..utils import require
 from . import assets
@@ -29,6 +31,9 @@ PANELS = (
     "balance",
     "why",
 )
+
+
+ABOUT_STEPS = ("open", "run", "type")
 
 
 class History:
@@ -99,8 +104,10 @@ def view_class() -> type[Any]:
             return bundle
 
         def _still(self) -> str:
-            """The opening step as a picture; of two runs, both."""
+            """The opening step as a picture; of two runs, both; of an engine at rest, words."""
             trace, options = self._history.trace, json.loads(self.options)
+            if self._driver is not None and not trace.frames:
+                return _at_rest(trace.meta)
             start = options.get("start", 0 if self._driver is None else len(trace) - 1)
             if self._other is None:
                 return picture(trace, start)
@@ -126,6 +133,14 @@ def view_class() -> type[Any]:
             return {**answer, "id": message.get("id")}
 
     return RunView
+
+
+def _at_rest(meta: dict[str, Any]) -> str:
+    """What a live view is, for where no kernel and no script runs."""
+    values = {"P": meta["page_size"], "N": meta["num_pages"], "cache": meta["cache_type"]}
+    about = say("live.about", model=meta["model"], **values)
+    steps = "".join(f"<li>{escape(say(f'live.about.{name}'))}</li>" for name in ABOUT_STEPS)
+    return f"<p>{escape(about)}</p><p>{escape(say('live.about.how'))}</p><ol>{steps}</ol>"
 
 
 def check_panels(panels: Sequence[str] | None) -> list[str] | None:

@@ -14,6 +14,7 @@ import pytest
 from minisgl_lite.toy import Toy
 from minisgl_lite.trace import Recorder, Trace
 from minisgl_lite.viz import assets, show
+from minisgl_lite.viz.driver import LocalDriver
 from tests.book.browser import Faults
 
 from .opened import Opened
@@ -610,8 +611,40 @@ def test_in_a_built_page_the_live_controls_explain_themselves(open_view: Any) ->
     view = open_view(Toy(page_size=4, num_pages=8), static=True)
     assert "no Python kernel" in view.text(".kvv-status")
     assert view.tab.locator("button:text-is('Step')").is_disabled()
-    assert view.text(".kvv-badge") == "RECORDED RUN"
+    about = view.text(".kvv-about")
+    assert about.startswith("In a notebook this is a running engine (toy: P = 4, 8 pages, radix")
+    assert "make lab starts JupyterLab" in about
+    for nothing in (".kvv-panels", ".kvv-controls", ".kvv-badge", ".kvv-words"):
+        assert view.tab.locator(nothing).is_hidden(), nothing
     assert view.tab.evaluate("window.sent.length") == 0
+    assert not view.faults, view.faults
+
+
+def test_in_a_built_page_a_live_view_stands_at_the_last_recorded_step(open_view: Any) -> None:
+    toy = Toy(page_size=4, num_pages=8)
+    toy.add("one two three", says="four five")
+    driver = LocalDriver(toy)
+    driver.command({"op": "step"})
+    view = open_view(driver, static=True)
+    assert view.frame() == len(driver.trace()) - 1 > 0
+    assert view.text(".kvv-badge") == "RECORDED RUN"
+    assert "it stands at the last step" in view.text(".kvv-status")
+    assert view.tab.locator(".kvv-about").is_hidden()
+    assert view.tab.locator(".kvv-panel-pool").is_visible()
+
+
+def test_the_largest_release_is_not_cut_off(open_view: Any, trace: Trace) -> None:
+    for size in ((1280, 900), (720, 900), (390, 844)):
+        view = open_view(trace, panels=["release"], size=size)
+        for index, frame in enumerate(trace.frames):
+            if "release" not in frame:
+                continue
+            view.go(index)
+            over = view.tab.evaluate(
+                "(() => { const box = document.querySelector('.kvv-release');"
+                " return box.scrollHeight - box.clientHeight; })()"
+            )
+            assert over == 0, (size, index)
 
 
 def test_a_step_changes_little_of_the_page(open_view: Any) -> None:

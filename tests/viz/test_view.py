@@ -220,6 +220,13 @@ def test_a_still_picture_stands_beside_the_view(trace: Trace) -> None:
     assert len(still) < 20_000
 
 
+def test_an_engine_at_rest_says_what_it_would_be() -> None:
+    bundle, _ = show(Toy(page_size=4, num_pages=8))._repr_mimebundle_()
+    still = bundle["text/html"]
+    assert "a running engine (toy: P = 4, 8 pages, radix cache)" in still
+    assert "make lab starts JupyterLab" in still and still.count("<li>") == 3
+
+
 def test_text_of_prompts_is_text_in_the_picture_too() -> None:
     toy = Toy(page_size=4, num_pages=8)
     with Recorder(toy) as recorder:

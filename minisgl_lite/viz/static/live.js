@@ -34,8 +34,18 @@ export function createLive(app, session, model) {
   const root = el("div", { class: "kvv-live", role: "group", "aria-label": say("live") }, [
     el("label", { for: promptId, text: say("live.prompt") }), prompt,
     el("label", { for: maxId, text: say("live.max") }), max,
-    addButton, stepButton, runButton, settings, status,
+    addButton, stepButton, runButton, settings, status, about(),
   ]);
+
+  /** What this is, where no kernel can answer and nothing was recorded. */
+  function about() {
+    const { model: name, page_size: P, num_pages: N, cache_type: cache } = session.trace.meta;
+    return el("div", { class: "kvv-about", hidden: !!model.send || session.trace.frames.length > 0 }, [
+      el("p", { text: say("live.about", { model: name, P, N, cache }) }),
+      el("p", { text: say("live.about.how") }),
+      el("ol", {}, ["open", "run", "type"].map((step) => el("li", { text: say(`live.about.${step}`) }))),
+    ]);
+  }
 
   function settingsFields() {
     const meta = session.trace.meta;
@@ -117,7 +127,8 @@ export function createLive(app, session, model) {
     for (const node of [prompt, max, addButton, stepButton, runButton, ...fields.map((f) => f.input), ...root.querySelectorAll(".kvv-fields button")]) node.disabled = rest;
     setText(runButton, say(running ? "live.pause" : "live.run"));
     stepButton.disabled = rest || running;
-    const { key, values, bad } = rest ? { key: "live.static", values: {}, bad: false } : session.status;
+    const asleep = session.trace.frames.length ? "live.static" : "live.static.empty";
+    const { key, values, bad } = rest ? { key: asleep, values: {}, bad: false } : session.status;
     const text = say(running && key === "live.stepped" ? "live.waiting" : key, values);
     // Spoken in the widget's one live region; what passes at once is not.
     if (status.textContent && status.textContent !== text && key !== "live.waiting") app.announce(text);

@@ -62,7 +62,7 @@ async function render({ model, el: host }) {
 function createView(root, { model, options, trace, grid, session }) {
   const reduced = matchMedia("(prefers-reduced-motion: reduce)");
   const player = createPlayer(trace);
-  let index = player.startIndex(options.start);
+  let index = player.startIndex(options.start ?? (session ? player.last() : undefined)); // a live run: where it stands
   let chosen = { trace, index }; // where the reader went, as against where another variant has the same event
   let pin = -1;
   let hover = -1;
@@ -172,6 +172,8 @@ function createView(root, { model, options, trace, grid, session }) {
     goOn: () => live?.resume() || timeline.step(1), open: (name) => panels.isOpen(name) || panels.toggle(name, true),
   }));
   const live = session ? createLive(app, session, { send }) : null;
+  // A live view in a page without kernel, with nothing recorded: there is nothing to show but what it would be.
+  root.toggleAttribute("data-rest", !!session && !send && !trace.frames.length);
   const chooser = grid && createChooser(grid, options.variant, showVariant);
   const panels = createPanels(root, [app], {
     options, storeKey: `kvv:${location.pathname}:${options.title ?? ""}:${options.name ?? ""}`, changed: schedule,
