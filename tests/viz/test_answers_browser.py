@@ -385,6 +385,39 @@ def test_a_live_run_asks_before_it_shows_and_goes_on_afterwards(
     tab.close()
 
 
+def test_a_live_run_that_waits_for_an_answer_goes_on_without_predict(
+    chromium: Any, tmp_path: Any
+) -> None:
+    toy = Toy(page_size=4, num_pages=8)
+    toy.add("the cat sat on", says="the mat . and slept")
+    widget = show(toy)
+    path = tmp_path / "live.html"
+    path.write_text(page(widget, static=False), encoding="utf-8")
+    tab = chromium.new_page(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
+    tab.goto(path.as_uri())
+    tab.wait_for_function("window.ready !== undefined")
+    view = Opened(tab, None)  # type: ignore[arg-type]
+    kernel = Kernel(view, widget)
+    kernel.serve()
+    switch_on(view)
+    tab.click("button:text-is('Run')")
+    kernel.serve_until(lambda: tab.locator(".kvv-check").count() > 0)
+    held = view.frame()
+    tab.wait_for_timeout(400)
+    assert (kernel.serve(), view.frame()) == ([], held)
+    tab.click("[aria-label='First sub-step']")  # the reader looks elsewhere: the run pauses
+    view.settle()
+    assert tab.locator(".kvv-check").count() == 0
+    kernel.serve_until(lambda: "Paused" in view.text(".kvv-status"))
+    tab.click("button:text-is('Run')")
+    kernel.serve_until(lambda: tab.locator(".kvv-check").count() > 0)
+    switch_on(view)  # off
+    kernel.serve_until(lambda: "Idle" in view.text(".kvv-status"))
+    last = len(widget._history.trace) - 1
+    tab.wait_for_function("(n) => document.querySelector('.kvv-slider').value == n", arg=last)
+    tab.close()
+
+
 # ---- why -------------------------------------------------------------------------------------
 
 

@@ -575,6 +575,29 @@ def test_a_live_request_is_aborted_and_a_run_paused(live: tuple[Opened, Kernel])
     kernel.serve_until(lambda: view.text(".kvv-state") == "aborted")
 
 
+def test_a_live_toy_is_reset_from_the_view(live: tuple[Opened, Kernel]) -> None:
+    view, kernel = live
+    add(view, kernel, "one two three", 2)
+    view.tab.click("button:text-is('Step')")
+    assert kernel.serve() == ["step"]
+    view.tab.click("summary:has-text('Pool and policy')")
+    view.tab.fill(".kvv-settings label:has-text('page size') input", "2")
+    view.tab.fill(".kvv-settings label:has-text('pages N') input", "6")
+    view.tab.select_option(".kvv-settings select", "naive")
+    view.tab.click("button:text-is('Reset')")
+    assert kernel.serve() == ["reset"]
+    view.settle()
+    assert view.text(".kvv-status") == "Started anew: P = 2, 6 pages, naive cache."
+    assert "P = 2, 6 pages, naive" in view.text(".kvv-title")
+    add(view, kernel, "one two three", 2)
+    view.tab.click("button:text-is('Run')")
+    kernel.serve_until(lambda: "Idle" in view.text(".kvv-status"))
+    view.settle()
+    assert view.text(".kvv-panel-pool .kvv-note") == "free 12 + tree 0 + in flight 0 = 12 slots"
+    assert "one two three one two" in view.text(".kvv-toks"), "a toy says the prompt again"
+    assert not view.faults, view.faults
+
+
 def test_a_live_mistake_is_told(live: tuple[Opened, Kernel]) -> None:
     view, kernel = live
     view.tab.click("button:text-is('Add')")

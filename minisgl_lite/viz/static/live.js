@@ -96,7 +96,10 @@ export function createLive(app, session, model) {
     if (change.answer.error || (!change.answer.busy && !frames)) running = false;
     if (change.answer.op === "history") return change.reset && app.go(frames - 1, { quiet: true });
     if (!mine) return;
-    if (change.reset) return app.go(frames - 1, { quiet: true });
+    if (change.reset) {
+      held = null;
+      return app.go(frames - 1, { quiet: true });
+    }
     if (frames <= change.from) return painted(change.answer);
     if (!app.predict.asking()) app.go(change.from - 1, { quiet: true });
     showFrom(change.from, frames - 1, change.answer);

@@ -38,7 +38,7 @@ function createScore() {
 }
 
 /**
- * @param {{trace: () => any, go: (index: number) => void, goOn: () => void, announce: (words: string) => void,
+ * @param {{trace: () => any, go: (index: number) => void, goOn: () => void, off: () => void, left: () => void, announce: (words: string) => void,
  *   open: (panel: string) => void, redraw: () => void, id: string}} view
  */
 export function createPredict(view) {
@@ -59,6 +59,7 @@ export function createPredict(view) {
   const toggle = button(say("predict"), () => {
     set(!on);
     if (on) view.announce(say("predict.idle"));
+    else view.off();
   }, { cls: "kvv-small kvv-predicts" });
   setAttr(toggle, "aria-pressed", "false");
   setAttr(toggle, "title", say("predict.title"));
@@ -294,6 +295,7 @@ export function createPredict(view) {
       if (asked && index !== asked.at - 1) {
         asked = null;
         showIdle();
+        view.left();
       }
       if (revealed && (index < revealed.at || index > revealed.to)) {
         revealed = null;

@@ -118,7 +118,10 @@ function createView(root, { model, options, trace, grid, session }) {
       clearTimeout(spoken);
       spoken = setTimeout(() => setText(region, `${view ? where() : ""}: ${words}`), 200);
     },
-    announce: (words) => setText(region, words),
+    announce(text) {
+      clearTimeout(spoken); // what was to be said of a step gives way
+      setText(region, text);
+    },
     afterPaint: (fn) => after.push(fn),
     abort: (uid) => live?.abort(uid),
     traceChanged(reset) {
@@ -169,7 +172,7 @@ function createView(root, { model, options, trace, grid, session }) {
   });
   const predict = (app.predict = createPredict({
     trace: () => player.trace, announce: app.announce, redraw: schedule, id: options.id ?? "", go: (to) => app.go(to, { quiet: true }),
-    goOn: () => live?.resume() || timeline.step(1), open: (name) => panels.isOpen(name) || panels.toggle(name, true),
+    goOn: () => live?.resume() || timeline.step(1), off: () => live?.resume(), left: () => live?.interrupt(), open: (name) => panels.isOpen(name) || panels.toggle(name, true),
   }));
   const live = session ? createLive(app, session, { send }) : null;
   // A live view in a page without kernel, with nothing recorded: there is nothing to show but what it would be.
