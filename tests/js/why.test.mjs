@@ -4,9 +4,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { decisions, runs } from "./words.mjs";
 import { Replay, slotRoom, slotStates } from "../../minisgl_lite/viz/static/replay.js";
+import { agreement, hitOf, holdersOf, leastRecent, stillNeeded } from "../../minisgl_lite/viz/static/rules.js";
 import { tokenTexts } from "../../minisgl_lite/viz/static/tokens.js";
 import { unpack } from "../../minisgl_lite/viz/static/unpack.js";
-import { agreement, asksWhy, hitOf, holdersOf, leastRecent, slotCard, stillNeeded, whyCards } from "../../minisgl_lite/viz/static/why.js";
+import { asksWhy, slotCard, whyCards } from "../../minisgl_lite/viz/static/why.js";
 
 const plain = (text) => text.replace(/[\u2068\u2069]/g, "");
 const traceOf = (name) => unpack(structuredClone(decisions[name].trace));

@@ -2,8 +2,9 @@
 // Pure: states in, words out. The card and the marks are in predict_card.js.
 
 import { KIND, fromRuns, slotRoom, slotStates } from "./replay.js";
+import { pagesTaken } from "./rules.js";
 import { slotText } from "./sentences.js";
-import { goneWords, hitLines, pagesTaken, stayWords, takeWords } from "./why.js";
+import { goneWords, hitLines, stayWords, takeWords } from "./why.js";
 import { count, number, say } from "./words.js";
 
 /** Of more slots or pages than these it is not asked which they are. */
