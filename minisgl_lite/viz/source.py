@@ -26,9 +26,9 @@ def source(obj: type | Callable[..., Any] | Path) -> Any:
     """
     if isinstance(obj, Path):
         return _markdown(obj.read_text(encoding="utf-8"), _where(obj))
-    obj = inspect.unwrap(obj)
-    lines, first = inspect.getsourcelines(obj)
-    where = _where(Path(inspect.getsourcefile(obj) or ""))
+    inner: Any = inspect.unwrap(obj)
+    lines, first = inspect.getsourcelines(inner)
+    where = _where(Path(inspect.getsourcefile(inner) or ""))
     return _markdown(textwrap.dedent("".join(lines)), f"{where}, line {first}")
 
 
