@@ -323,16 +323,19 @@ def test_cells_too_small_to_click_are_typed_on_a_phone(open_view: Any) -> None:
     assert not view.faults, view.faults
 
 
-def test_frames_do_not_jump_while_it_asks(open_view: Any, trace: Trace) -> None:
-    view = open_view(trace, panels=["requests", "page_table", "pool", "tree"])
+@pytest.mark.parametrize("size", [(390, 844), (720, 900), (1280, 900)])
+def test_frames_do_not_jump_while_it_asks(
+    open_view: Any, trace: Trace, size: tuple[int, int]
+) -> None:
+    view = open_view(trace, size=size, panels=["requests", "page_table", "pool", "tree"])
     switch_on(view)
     heights = set()
     for _ in range(2 * len(trace)):
         view.next()
-        heights.add(view.tab.locator(".kvv").bounding_box()["height"])
+        heights.add(view.tab.locator(".kvv-tabs").bounding_box()["y"])
         if view.tab.locator(".kvv-check").count():
             press(view, "Show me")
-            heights.add(view.tab.locator(".kvv").bounding_box()["height"])
+            heights.add(view.tab.locator(".kvv-tabs").bounding_box()["y"])
         if view.frame() == len(trace) - 1:
             break
     assert len(heights) == 1

@@ -69,7 +69,7 @@ export function createGrid(options) {
     scroll = { x: root.scrollLeft, y: root.scrollTop };
     place();
     markKey = "";
-    marks.classList.toggle("kvv-tiny", geo.cw < 14);
+    marks.classList.toggle("kvv-tiny", geo.cw < 24);
   }
 
   /** @param {import("./theme.js").Colours} next */

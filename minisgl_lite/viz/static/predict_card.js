@@ -149,7 +149,8 @@ export function createPredict(view) {
     revealed = null;
     chosen = new Set();
     const { questions } = asked;
-    setText(question, questionWords(questions[0], view.trace()));
+    const hits = questions.length > 1 && questions.every((q) => q.kind === "hit");
+    setText(question, hits ? say("predict.q.hits") : questionWords(questions[0], view.trace()));
     inputs = questions.map((q) => {
       const id = freshId("answer");
       const input = el("input", {
