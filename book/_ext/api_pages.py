@@ -184,6 +184,14 @@ class ApiModule(SphinxDirective):
         return node.children
 
 
+def is_ours(path: str, name: str) -> bool:
+    """Whether the module has such a name; one that is misspelt stays a warning."""
+    try:
+        return hasattr(importlib.import_module(path), name)
+    except ModuleNotFoundError:
+        return False
+
+
 def before_napoleon(
     app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
 ) -> None:
@@ -207,19 +215,18 @@ def after_napoleon(
 def resolve_short_name(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.TextElement
 ) -> nodes.Node | None:
-    """Sphinx event: a type is not known by this name. Take the one object of ours that ends so.
+    """Sphinx event: a type in a signature is not in the reference under this name.
 
-    A name imported for type checkers alone stands in signatures as it is written in the source. A
-    type variable, or a base class that is nobody else's business, is shown without a link.
+    A name imported for type checkers alone stands there as it is written in the source: take the
+    one object of ours that ends so. Without a link, but shown: names of others, since what they
+    link to would have to be asked of the network; and those of ours that have no place in the
+    reference, such as type variables and private base classes.
     """
     if node.get("refdomain") != "py":
         return None
     path, _, name = node["reftarget"].rpartition(".")
-    if path.startswith("minisgl_lite."):
-        obj = getattr(importlib.import_module(path), name, None)
-        return content if isinstance(obj, TypeVar) or name.startswith("_") else None
     if path:
-        return None
+        return content if not path.startswith("minisgl_lite") or is_ours(path, name) else None
     domain = cast(PythonDomain, env.get_domain("py"))
     found = [
         (address, entry)
