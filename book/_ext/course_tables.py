@@ -39,7 +39,7 @@ class CourseTable(SphinxDirective):
 
     def table(self, head: tuple[str, ...], rows: Iterable[tuple[list[str], list[str]]]) -> Any:
         """``rows``: texts of the first columns, and what the last one lists."""
-        table = nodes.table(classes=["mirror-map"])
+        table = nodes.table(classes=["course-table"])
         group = nodes.tgroup(cols=len(head))
         table += group
         group += [nodes.colspec(colwidth=1) for _ in head]
