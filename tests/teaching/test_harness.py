@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 
 from minisgl_lite.teaching.checks import (
     EXERCISES,
+    Exercise,
+    Learner,
     NotPassed,
+    Wrong,
     check,
     check_all,
     hint,
@@ -22,7 +25,11 @@ from minisgl_lite.teaching.checks import (
     notebook,
     verdict_on,
 )
+from minisgl_lite.teaching.checks.judge import judge
+from minisgl_lite.teaching.checks.learner import Link
+from minisgl_lite.teaching.checks.serve import Server
 from minisgl_lite.teaching.checks.wire import Handle, WireError, pack, parse, unpack
+from minisgl_lite.teaching.checks.withheld import CounterpartUsed, withheld
 
 # ---- values on their way ----------------------------------------------------------------------
 
@@ -204,6 +211,95 @@ def test_a_judge_that_went_away_is_replaced() -> None:
     notebook._judge._process.kill()
     notebook._judge._process.wait()
     assert heard(right) == "done: page-slots"
+
+
+# ---- objects that stay on the learner's side ----------------------------------------------------
+
+
+class Shelf:
+    def __init__(self, size: int) -> None:
+        self.board = torch.zeros(size)
+
+    def view(self) -> torch.Tensor:
+        return self.board[1:]
+
+    def copy(self) -> torch.Tensor:
+        return self.board[1:].clone()
+
+
+class InProcess(Link):
+    """A link to a server in the same process."""
+
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        self.server, self.calls = Server(namespace), 0
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        return json.loads(json.dumps(self.server.answer(json.loads(json.dumps(request)))))
+
+
+def test_a_kept_view_shows_what_is_written_elsewhere_and_a_copy_does_not() -> None:
+    shelf = Learner(InProcess({"Shelf": Shelf}), "Shelf").new(4)
+    view, copy, board = shelf.keep("view"), shelf.keep("copy"), shelf.keep_attribute("board")
+    view.write([0], 7.0)
+    board.write([(2, 4)], torch.tensor([8.0, 9.0]))
+    copy.write([0], 1.0)
+    assert board.read().tolist() == [0, 7, 8, 9]
+    assert view.read().tolist() == [7, 8, 9] and copy.read().tolist() == [1, 0, 0]
+    assert shelf.get("board").tolist() == [0, 7, 8, 9]
+    with pytest.raises(Wrong, match=r"writing to Shelf\.view\(\) raised IndexError"):
+        view.write([5], 1.0)
+    for missing in (shelf.get, shelf.keep_attribute):
+        with pytest.raises(Wrong, match="an object of your Shelf has no 'lid'"):
+            missing("lid")
+
+
+def test_what_is_dropped_gives_its_number_to_nobody() -> None:
+    shelf = Learner(InProcess({"Shelf": Shelf}), "Shelf").new(2)
+    first, second = shelf.keep("copy"), shelf.keep("copy")
+    first.drop()
+    assert shelf.keep("copy").handle not in (first.handle, second.handle)
+
+
+# ---- what is taken away meanwhile ----------------------------------------------------------------
+
+
+def test_a_counterpart_refuses_whoever_imported_it_before() -> None:
+    from minisgl_lite.scheduler import cache, mapping
+    from minisgl_lite.scheduler.mapping import make_positions
+
+    names = [
+        "minisgl_lite.scheduler.mapping:make_positions",
+        "minisgl_lite.scheduler.cache:CacheManager.lazy_free_region",  # wrapped by a decorator
+        "minisgl_lite.scheduler.cache:CacheManager.available_size",  # a property
+    ]
+    manager = cache.CacheManager(2, 1, torch.zeros((1, 32), dtype=torch.int32), "naive")
+    with withheld(names):
+        for call in (
+            lambda: make_positions(None, None),
+            lambda: mapping.make_positions(None, None),
+            lambda: manager.lazy_free_region().__enter__(),
+            lambda: manager.available_size,
+        ):
+            with pytest.raises(CounterpartUsed):
+                call()
+    assert manager.available_size == 2
+    with manager.lazy_free_region():
+        pass
+
+
+def test_an_explanation_has_no_verdict() -> None:
+    fields = dict(objective="", difficulty=1, minutes=1, points=1, page="", misconceptions=())
+    explain = Exercise("say-why", "explain", "say-why", hints=("", "", ""), **fields)  # type: ignore[arg-type]
+    assert judge(explain, InProcess({}), [0]).line() == (
+        "not done yet: say-why: a person reads this one, no check does"
+    )
+    for kind, parts, words in [
+        ("explain", {"check": print}, "is read by a person"),
+        ("build", {}, "neither a check nor a template"),
+        ("predict", {"check": print}, "has a template and no check"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            Exercise("x", kind, "x", hints=("", "", ""), **fields, **parts)  # type: ignore[arg-type]
 
 
 # ---- the three functions of a notebook ---------------------------------------------------------

@@ -56,7 +56,8 @@ class Exercise:
     Args:
         name: lower-case with hyphens; unique, and never used again. Its cells are
             ``<name>-text``, ``<name>-answer`` and ``<name>-check``.
-        answer: what the learner's notebook must define.
+        answer: what the learner's notebook must define; an explanation defines nothing, and has its
+            own name here.
         check: runs the learner's answer and raises ``Wrong`` with the first difference. It gets
             numbers to draw from; each check runs once with fixed ones and once with fresh ones.
         mutates: positions of the arguments that the answer is to change in place.
@@ -87,8 +88,12 @@ class Exercise:
             raise ValueError(f"exercise name {self.name!r}: lower-case letters, digits, hyphens.")
         if not 1 <= self.difficulty <= 3 or self.points < 0 or self.minutes < 1:
             raise ValueError(f"{self.name}: difficulty is 1 to 3, points and minutes are positive.")
-        if (self.kind == "predict") != (self.template is not None and self.check is None):
+        if self.kind == "predict" and (self.template is None or self.check is not None):
             raise ValueError(f"{self.name}: a prediction has a template and no check of its own.")
+        if self.kind == "explain" and (self.template is not None or self.check is not None):
+            raise ValueError(f"{self.name}: an explanation is read by a person, not checked.")
+        if self.kind in ("build", "find") and self.template is None and self.check is None:
+            raise ValueError(f"{self.name}: it has neither a check nor a template.")
 
 
 EXERCISES: Registry[Exercise] = Registry("exercise")

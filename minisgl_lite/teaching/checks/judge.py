@@ -34,6 +34,8 @@ def judge(
 
     A task from a template is checked once, with the numbers that the token ``numbers`` stands for.
     """
+    if exercise.kind == "explain":
+        return Verdict(exercise.name, "not done yet", "a person reads this one, no check does")
     link.begin(exercise.counterparts, seconds, call_seconds)
     learner = Learner(link, exercise.answer, mutates=exercise.mutates)
     try:

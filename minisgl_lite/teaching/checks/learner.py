@@ -120,9 +120,7 @@ class Learner:
     def new(self, *args: Any) -> LearnerObject:
         """Make one of the learner's class; it stays on the learner's side."""
         handle = call(self.link, {"op": "new", "name": self.name}, self.name, args, self.mutates)
-        if not isinstance(handle, Handle):
-            raise Gone("the learner's side answered something else than a handle")
-        return LearnerObject(self.link, self.name, handle)
+        return LearnerObject(self.link, self.name, _handle(handle))
 
     def repeat_first_calls(self) -> None:
         """The first calls once more: a function that keeps state between calls is found here."""
@@ -136,7 +134,11 @@ class Learner:
 
 
 class LearnerObject:
-    """An object of the learner's class: methods by ``call``, attributes by ``get``."""
+    """An object of the learner's class: methods by ``call``, attributes by ``get``.
+
+    ``keep`` leaves what a method returns where it is, as an object of its own: a tensor that is a
+    view stays one. ``read`` and ``write`` look at it there, so that a copy can be told from it.
+    """
 
     def __init__(self, link: Link, class_name: str, handle: Handle) -> None:
         self.link, self.class_name, self.handle = link, class_name, handle
@@ -146,12 +148,36 @@ class LearnerObject:
         return call(self.link, request, f"{self.class_name}.{method}", args, mutates)
 
     def get(self, attribute: str) -> Any:
-        request = {"op": "get", "handle": int(self.handle), "name": attribute}
-        what = f"{self.class_name}.{attribute}"
-        answer = self.link.ask(request)
+        return self._attribute("get", attribute)
+
+    def keep(self, method: str, *args: Any) -> LearnerObject:
+        """What ``method`` returns, kept on the learner's side."""
+        request = {"op": "call-keep", "handle": int(self.handle), "name": method}
+        what = f"{self.class_name}.{method}"
+        handle = call(self.link, request, what, args, ())
+        return LearnerObject(self.link, f"{what}({shown(args)})", _handle(handle))
+
+    def keep_attribute(self, attribute: str) -> LearnerObject:
+        """An attribute, kept on the learner's side."""
+        handle = _handle(self._attribute("keep", attribute))
+        return LearnerObject(self.link, f"{self.class_name}.{attribute}", handle)
+
+    def read(self) -> Any:
+        """The value of what was kept, now."""
+        answer = self.link.ask({"op": "read", "handle": int(self.handle)})
+        return _value(answer, self.class_name, ())
+
+    def write(self, index: Sequence[int | tuple[int, int]], value: Any) -> None:
+        """Set ``kept[index] = value`` over there; a pair in ``index`` is a slice."""
+        request = {"op": "write", "handle": int(self.handle)}
+        answer = self.link.ask(request | {"index": pack(list(index)), "value": pack(value)})
+        _value(answer, f"writing to {self.class_name}", ())
+
+    def _attribute(self, op: str, attribute: str) -> Any:
+        answer = self.link.ask({"op": op, "handle": int(self.handle), "name": attribute})
         if answer.get("type") == "AttributeError":
             raise Wrong(f"an object of your {self.class_name} has no {attribute!r}")
-        return _value(answer, what, ())
+        return _value(answer, f"{self.class_name}.{attribute}", ())
 
     def drop(self) -> None:
         self.link.ask({"op": "drop", "handle": int(self.handle)})
@@ -176,6 +202,12 @@ def call(
                 " it was: work on a copy"
             )
         _put_back(args[place], unpack(after), what, place)
+    return value
+
+
+def _handle(value: Any) -> Handle:
+    if not isinstance(value, Handle):
+        raise Gone("the learner's side answered something else than a handle")
     return value
 
 

@@ -10,6 +10,7 @@ import builtins
 import contextlib
 import inspect
 import io
+import itertools
 import signal
 import sys
 import threading
@@ -81,6 +82,7 @@ class Server:
         self.counterparts = list(counterparts)
         self.seconds = seconds
         self.objects: dict[int, Any] = {}
+        self._numbers = itertools.count()
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Carry out one request of the judge; always an answer, whatever happens."""
@@ -108,6 +110,14 @@ class Server:
             return {"value": pack(self.namespace[request["name"]])}
         if op == "get":
             return {"value": pack(getattr(self.objects[request["handle"]], request["name"]))}
+        if op == "keep":
+            return {"value": self._keep(getattr(self.objects[request["handle"]], request["name"]))}
+        if op == "read":
+            return {"value": pack(self.objects[request["handle"]])}
+        if op == "write":
+            at = [slice(*i) if isinstance(i, tuple) else i for i in unpack(request["index"])]
+            self.objects[request["handle"]][tuple(at)] = unpack(request["value"])
+            return {"value": None}
         target = self._target(request)
         if target is None:
             return {"error": "missing"}
@@ -116,11 +126,15 @@ class Server:
             return {"error": "signature", "text": refused}
         value = target(*args)
         answer: dict[str, Any] = {"args": [pack(arg) for arg in args]}
-        if op == "new":
-            number = len(self.objects)
-            self.objects[number] = value
-            return answer | {"value": pack(Handle(number))}
+        if op in ("new", "call-keep"):
+            return answer | {"value": self._keep(value)}
         return answer | {"value": pack(value)}
+
+    def _keep(self, value: Any) -> Any:
+        """Let ``value`` stay here; its number goes out."""
+        number = next(self._numbers)
+        self.objects[number] = value
+        return pack(Handle(number))
 
     def _target(self, request: dict[str, Any]) -> Callable[..., Any] | None:
         owner = request.get("handle")
