@@ -138,7 +138,7 @@ def view_class() -> type[Any]:
 def _at_rest(meta: dict[str, Any]) -> str:
     """What a live view is, for where no kernel and no script runs."""
     values = {"P": meta["page_size"], "N": meta["num_pages"], "cache": meta["cache_type"]}
-    about = say("live.about", model=meta["model"], **values)
+    about = f"{say('live.about', model=meta['model'], **values)} {say('live.about.none')}"
     steps = "".join(f"<li>{escape(say(f'live.about.{name}'))}</li>" for name in ABOUT_STEPS)
     return f"<p>{escape(about)}</p><p>{escape(say('live.about.how'))}</p><ol>{steps}</ol>"
 

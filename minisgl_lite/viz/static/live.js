@@ -37,11 +37,12 @@ export function createLive(app, session, model) {
     addButton, stepButton, runButton, settings, status, about(),
   ]);
 
-  /** What this is, where no kernel can answer and nothing was recorded. */
+  /** What this is, where no kernel can answer. */
   function about() {
     const { model: name, page_size: P, num_pages: N, cache_type: cache } = session.trace.meta;
-    return el("div", { class: "kvv-about", hidden: !!model.send || session.trace.frames.length > 0 }, [
-      el("p", { text: say("live.about", { model: name, P, N, cache }) }),
+    const now = say(session.trace.frames.length ? "live.about.last" : "live.about.none");
+    return el("div", { class: "kvv-about", hidden: !!model.send }, [
+      el("p", { text: `${say("live.about", { model: name, P, N, cache })} ${now}` }),
       el("p", { text: say("live.about.how") }),
       el("ol", {}, ["open", "run", "type"].map((step) => el("li", { text: say(`live.about.${step}`) }))),
     ]);
@@ -130,8 +131,7 @@ export function createLive(app, session, model) {
     for (const node of [prompt, max, addButton, stepButton, runButton, ...fields.map((f) => f.input), ...root.querySelectorAll(".kvv-fields button")]) node.disabled = rest;
     setText(runButton, say(running ? "live.pause" : "live.run"));
     stepButton.disabled = rest || running;
-    const asleep = session.trace.frames.length ? "live.static" : "live.static.empty";
-    const { key, values, bad } = rest ? { key: asleep, values: {}, bad: false } : session.status;
+    const { key, values, bad } = rest ? { key: "live.static", values: {}, bad: false } : session.status;
     const text = say(running && key === "live.stepped" ? "live.waiting" : key, values);
     // Spoken in the widget's one live region; what passes at once is not.
     if (status.textContent && status.textContent !== text && key !== "live.waiting") app.announce(text);
