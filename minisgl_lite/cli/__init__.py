@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from minisgl_lite.hooks import HookError
 
-from . import generate, grade, record, release
+from . import bench, generate, grade, record, release
 
 
 class _Parser(argparse.ArgumentParser):
@@ -33,6 +33,7 @@ def build_parser() -> argparse.ArgumentParser:
     record.add_parser(commands)
     release.add_parser(commands)
     grade.add_parser(commands)
+    bench.add_parser(commands)
     return parser
 
 
