@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -148,8 +149,14 @@ def _exercise_of(cell: Any) -> tuple[str, str]:
 
 
 def _put_numbers(cell: Any, numbers: Numbers) -> None:
-    """Ask a question from a template with its numbers, and let its check know which they are."""
+    """Ask a question from a template with its numbers, and let its check know which they are.
+
+    So does the cell that shows the run of a find task, ``<exercise>-run``.
+    """
     name, part = _exercise_of(cell)
+    shown = str(cell.get("id", "")).removesuffix("-run")
+    if shown in EXERCISES and cell.id == f"{shown}-run" and (token := numbers(shown)) != PUBLIC:
+        cell.source = cell.source.replace(f'"{shown}"', f'"{shown}", "{token}"', 1)
     if name and (template := EXERCISES[name].template) is not None:
         token = numbers(name)
         if part == "text":
@@ -163,9 +170,9 @@ def _finish(cell: Any) -> None:
     if cell.cell_type != "code":
         return
     name, _ = _exercise_of(cell)
-    if name and EXERCISES[name].kind == "predict":
+    if name and EXERCISES[name].kind in ("predict", "find"):
         # What is to be replaced here is a value, which stands above as None.
-        cell.source = cell.source.replace(STUB, "").rstrip()
+        cell.source = re.sub(f"^{re.escape(STUB)}$\n?", "", cell.source, flags=re.M).rstrip()
     stub = f'raise NotImplementedError("{name}")'
     cell.source = cell.source.replace("raise NotImplementedError()", stub)
     compared = COMPARED in cell.metadata.get("tags", [])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from .exercise import EXERCISES, PUBLIC, Exercise, Template, Verdict, add, load_exercises
 from .learner import Learner, LearnerObject, NotDone, Wrong
-from .notebook import NotPassed, check, check_all, hint, verdict_on
+from .notebook import NotPassed, check, check_all, hint, show_run, verdict_on
 
 __all__ = [
     "EXERCISES",
@@ -28,5 +28,6 @@ __all__ = [
     "check_all",
     "hint",
     "load_exercises",
+    "show_run",
     "verdict_on",
 ]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ...utils import Registry
 from .learner import Learner
+
+if TYPE_CHECKING:
+    from ...trace import Trace
 
 Kind = Literal["build", "find", "explain", "predict"]
 
@@ -34,11 +37,13 @@ class Template:
         draw: the numbers of one task. It draws again until the task has exactly one answer.
         text: the task in words (MyST), with these numbers.
         solve: the right answer, from a real run of the engine where it can be.
+        run: the run that a *find* task asks about, as ``show_run`` shows it.
     """
 
     draw: Callable[[random.Random], dict[str, Any]]
     text: Callable[[dict[str, Any]], str]
     solve: Callable[[dict[str, Any]], Any]
+    run: Callable[[dict[str, Any]], Trace] | None = None
 
     def task(self, numbers: str) -> dict[str, Any]:
         """The numbers that a token stands for: ``public``, or one that a course drew."""

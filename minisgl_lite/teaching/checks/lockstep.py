@@ -96,17 +96,19 @@ def compare(
     stream: Stream,
     managers: Managers,
     *,
+    beside: Managers | None = None,
     put_in: Callable[[Toy], None] | None = None,
     misconception: str | None = None,
 ) -> None:
     """Run ``stream`` with the package's own managers and with ``managers``, step by step.
 
+    ``beside``: other managers to compare with, where the task is not quite what the package does.
     ``put_in`` changes the learner's toy before it runs, where a manager class is not enough.
 
     Raises:
         Wrong: the first difference, or what the sanitizer found; NotDone, Gone as they come.
     """
-    ours, theirs = stream.toy(), stream.toy(managers)
+    ours, theirs = stream.toy(beside), stream.toy(managers)
     if put_in is not None:
         put_in(theirs)
     seen = _Seen(ours), _Seen(theirs)

@@ -1,4 +1,4 @@
-"""``check``, ``check_all`` and ``hint``: all that a notebook of exercises calls."""
+"""``check``, ``check_all``, ``hint`` and ``show_run``: all that a notebook of exercises calls."""
 
 from __future__ import annotations
 
@@ -134,6 +134,24 @@ def hint(name: str) -> None:
     exercise = find(name)
     number = _hints_shown[name] = min(_hints_shown.get(name, 0) + 1, len(exercise.hints))
     print(f"Hint {number} of {len(exercise.hints)}: {exercise.hints[number - 1]}")
+
+
+def show_run(name: str, numbers: str = PUBLIC, **options: Any) -> Any:
+    """The view of the run that the exercise ``name`` asks about; ``options`` as ``viz.show`` has.
+
+    Where a grader runs the notebook nothing is shown: None.
+
+    Raises:
+        ValueError: there is no such exercise, or it asks about no run.
+    """
+    if JUDGE in os.environ:
+        return None
+    from ...viz import show
+
+    template = find(name).template
+    if template is None or template.run is None:
+        raise ValueError(f"the exercise {name!r} asks about no run.")
+    return show(template.run(template.task(numbers)), **options)
 
 
 def find(name: str) -> Exercise:

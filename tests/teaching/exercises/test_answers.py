@@ -2,6 +2,7 @@
 
 One module here per exercise, by its name: ``RIGHT``, a list of answers, the reference first and
 others built differently; ``WRONG``, plausible wrong answers with words that the verdict must have.
+Where an answer is more than one name, ``namespace`` makes the notebook's names from it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ def answers(name: str) -> Any:
     return importlib.import_module(f"tests.teaching.exercises.{name.replace('-', '_')}")
 
 
+def names_of(name: str, answer: Any) -> dict[str, Any]:
+    """What the learner's notebook defines."""
+    make = getattr(answers(name), "namespace", None)
+    return {EXERCISES[name].answer: answer} if make is None else make(answer)
+
+
 CASES = [(name, answer) for name in CODED for answer in answers(name).RIGHT]
 MISTAKES = [(name, *item) for name in CODED for item in answers(name).WRONG.items()]
 
@@ -43,13 +50,13 @@ def test_an_exercise_has_two_right_and_five_wrong_answers(name: str) -> None:
 def test_a_right_answer_is_done_in_time(name: str, answer: Any) -> None:
     verdict_on(name, {})  # starts the judge
     began = time.process_time()
-    assert verdict_on(name, {EXERCISES[name].answer: answer}).line() == f"done: {name}"
+    assert verdict_on(name, names_of(name, answer)).line() == f"done: {name}"
     assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize(("name", "answer", "words"), MISTAKES, ids=label)
 def test_a_wrong_answer_hears_what_differs(name: str, answer: Any, words: str) -> None:
-    verdict = verdict_on(name, {EXERCISES[name].answer: answer})
+    verdict = verdict_on(name, names_of(name, answer))
     assert verdict.status == "wrong"
     assert words in verdict.text and "\n" not in verdict.line()
 
@@ -60,4 +67,4 @@ def stub(*args: Any) -> Any:
 
 @pytest.mark.parametrize("name", CODED)
 def test_the_stub_is_not_done_yet(name: str) -> None:
-    assert verdict_on(name, {EXERCISES[name].answer: stub}).line() == f"not done yet: {name}"
+    assert verdict_on(name, names_of(name, stub)).line() == f"not done yet: {name}"
