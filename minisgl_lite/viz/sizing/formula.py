@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ...utils import div_ceil
 
 GIB = 2**30
+"""Bytes of one GiB."""
 
 
 class Model(NamedTuple):

@@ -1,13 +1,16 @@
 """Compile every Triton kernel of the package for GPUs that are not here, and say what it takes.
 
-    python tests/kernel/aot.py
+    python -m minisgl_lite.kernel.ahead_of_time
+    python -m minisgl_lite.kernel.ahead_of_time --capability 9.0 --dtype bf16
 
-Needs Triton, and no GPU. What is compiled is what would be launched: each launch is made on meta
-tensors, and its types, constants and alignments are read from it, as Triton's launcher would.
+Needs Triton, and no GPU; a process that interprets kernels (TRITON_INTERPRET=1) can't compile. What
+is compiled is what would be launched: each launch is made on meta tensors, and its types, constants
+and alignments are read from it, as Triton's launcher would.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
@@ -19,8 +22,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[2]))
+from .launch import Launch
 
 CAPABILITIES = ((7, 5), (8, 0), (9, 0), (10, 0))
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
@@ -53,7 +55,7 @@ class Variant(NamedTuple):
     shape: str
     types: str
     capability: tuple[int, int]
-    launch: Any  # a minisgl_lite.kernel.launch.Launch
+    launch: Launch
 
 
 class Compiled(NamedTuple):
@@ -84,8 +86,8 @@ def variants(
     shape: Shape, dtype: torch.dtype, capability: tuple[int, int], page_size: int = 16
 ) -> Iterator[Variant]:
     """Every launch of a decode and a prefill step."""
-    from minisgl_lite.kernel.triton_paged import choose_blocks, decode_launches, extend_launch
-    from minisgl_lite.kernel.triton_store import store_launch
+    from .triton_paged import choose_blocks, decode_launches, extend_launch
+    from .triton_store import store_launch
 
     def meta(*size: int, dtype: torch.dtype = dtype) -> torch.Tensor:
         return torch.empty(size, dtype=dtype, device="meta")
@@ -143,7 +145,7 @@ def compile_variant(variant: Variant) -> Compiled:
     )
 
 
-def _specialise(launch: Any) -> tuple[dict[str, str], dict[Any, Any], dict[Any, Any]]:
+def _specialise(launch: Launch) -> tuple[dict[str, str], dict[Any, Any], dict[Any, Any]]:
     """Types, constants and alignments: an int of 1 is a constant, a multiple of 16 is noted."""
     signature, constants, attributes = {}, {}, {}
     for i, param in enumerate(launch.kernel.params):
@@ -198,7 +200,7 @@ def compile_all(
 def table(compiled: list[Compiled]) -> str:
     """One line each, aligned."""
     head = ("kernel", "shape", "types", "GPU", "warps", "registers", "spilled", "shared")
-    lines = [head]
+    lines: list[tuple[str, ...]] = [head]
     for c in compiled:
         gpu = ".".join(map(str, c.capability))
         lines.append((c.kernel, c.shape, c.types, gpu, *map(str, c[4:8])))
@@ -209,8 +211,16 @@ def table(compiled: list[Compiled]) -> str:
     )
 
 
-def main() -> int:
-    compiled = list(compile_all())
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table; 1 if a kernel is not good enough for a GPU."""
+    parser = argparse.ArgumentParser(description="Compile the kernels for GPUs not here.")
+    names = {name: dtype for dtype, name in TYPE_NAMES.items() if dtype in DTYPES}
+    gpus = {".".join(map(str, capability)): capability for capability in CAPABILITIES}
+    parser.add_argument("--capability", nargs="+", choices=list(gpus), default=list(gpus))
+    parser.add_argument("--dtype", nargs="+", choices=list(names), default=list(names))
+    options = parser.parse_args(arguments)
+    capabilities = [gpus[name] for name in options.capability]
+    compiled = list(compile_all(capabilities, [names[name] for name in options.dtype]))
     print(table(compiled))
     bad = [(c, problem) for c in compiled for problem in c.problems()]
     for c, problem in bad:
