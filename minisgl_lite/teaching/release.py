@@ -129,6 +129,7 @@ def check_source(notebook: Any, where: str) -> None:
             raise ValueError(f"{where}: {grade_id!r} is not <exercise>-<text|answer|check>.")
         if part in parts.setdefault(name, set()):
             raise ValueError(f"{where}: there are two cells {grade_id!r}.")
+        _check_guide(cell, f"{where}: {grade_id!r}")
         parts[name].add(part)
         points[name] = points.get(name, 0) + (graded.get("points") or 0)
     for name, found in parts.items():
@@ -140,6 +141,20 @@ def check_source(notebook: Any, where: str) -> None:
                 f"{where}: {name} is worth {points[name]:g} points here and"
                 f" {EXERCISES[name].points} on the list."
             )
+
+
+def _check_guide(cell: Any, where: str) -> None:
+    """A marking guide is a part of the solution; nbgrader takes one away elsewhere only in tasks.
+
+    Raises:
+        ValueError: it stands outside of it.
+    """
+    inside = False
+    for line in cell.source.split("\n"):
+        if "SOLUTION" in line:
+            inside = "BEGIN SOLUTION" in line
+        elif "MARK SCHEME" in line and not inside:
+            raise ValueError(f"{where}: its marking guide must end before END SOLUTION.")
 
 
 def _exercise_of(cell: Any) -> tuple[str, str]:

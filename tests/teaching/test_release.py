@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,12 @@ def broken(change: Any) -> Any:
             ),
             "'paging-text' is not",
         ),
+        (
+            lambda n, c: c["kv-buffer-axes-answer"].update(
+                source="### BEGIN SOLUTION\n1\n### END SOLUTION\n### BEGIN MARK SCHEME\n2"
+            ),
+            "its marking guide must end before END SOLUTION",
+        ),
     ],
 )
 def test_a_source_that_breaks_a_rule_is_named(change: Any, words: str) -> None:
@@ -124,7 +131,7 @@ def test_a_template_has_one_answer_for_any_numbers_and_answers_differ(name: str)
         assert template.task(f"course {number}") == task
         answer = template.solve(task)
         assert template.solve(task) == answer
-        assert "{" not in template.text(task)
+        assert not re.search(r"\{\w*\}", template.text(task))  # a field that nobody filled
         right.append(repr(answer))
     assert len(set(right)) > 5
 
@@ -153,7 +160,7 @@ def test_a_course_has_numbers_of_its_own_and_so_has_each_student(tmp_path: Path)
     names = ("ada", "José Núñez")
     texts += [(tmp_path / name / "pages-and-slots.ipynb").read_text() for name in names]
     assert len(set(texts)) == 3
-    assert all('check(\\"predict-pages-taken\\", \\"' in text for text in texts)
+    assert all('check(\\"predict-expansion\\", \\"' in text for text in texts)
 
 
 @pytest.mark.parametrize(
