@@ -1,11 +1,11 @@
 # Everything happens in .venv, which the first target makes. Another Python: make book PYTHON=…
 .DEFAULT_GOAL := help
-.PHONY: help book test lab lint fuzz exhaustive gpu-check reference vendor clean
+.PHONY: help book test lab lint fuzz exhaustive test-grading gpu-check reference bench-view vendor clean
 
 RUN = @PYTHON="$(PYTHON)" sh .ci/python .ci/make.py
 
 help: ## Say what the targets do
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 book: ## Set up .venv if need be, execute the notebooks, build the book, say which page to open
 	$(RUN) book
@@ -25,11 +25,17 @@ fuzz: ## 5,000 random streams of requests: no wrong slot, no lost page, the toke
 exhaustive: ## Every stream of small worlds, under sanitizer and integrity (about 40 minutes)
 	$(RUN) exhaustive
 
+test-grading: ## Many honest and hostile submissions, each in its sandbox (5 minutes)
+	$(RUN) test-grading
+
 gpu-check: ## Kernels, graphs and speed on the GPU that is here (4 minutes; says so where none is)
 	$(RUN) gpu-check
 
 reference: ## Step for step beside mini-sglang itself, from your clone: MINISGL_PATH=its python folder
 	$(RUN) reference
+
+bench-view: ## What a step of the view costs in Chromium: work, first picture, bytes (2 minutes)
+	$(RUN) bench-view
 
 vendor: ## Renew the browser files that the book carries (needs npm)
 	$(RUN) vendor

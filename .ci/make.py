@@ -34,7 +34,7 @@ except RuntimeError:
 
 # Markers of tests that have a stage or a target of their own.
 WITH_BROWSER = "browser or lab"
-LEFT_OUT = "exhaustive or fuzz"
+LEFT_OUT = "exhaustive or fuzz or grading"
 CELL_TIMEOUT = 300  # seconds; a cell should need 60 at most, on a machine that is not busy
 
 
@@ -276,6 +276,12 @@ def fuzz(_: Sequence[str]) -> int:
     return call([PYTHON, "-m", "pytest", "-s", "-m", "fuzz", "tests"])
 
 
+def test_grading(_: Sequence[str]) -> int:
+    with environment.alone():
+        environment.ensure()
+    return call([PYTHON, "-m", "pytest", "-m", "grading", "tests/grade"])
+
+
 def exhaustive(arguments: Sequence[str]) -> int:
     with environment.alone():
         environment.ensure()
@@ -296,6 +302,12 @@ def reference(_: Sequence[str]) -> int:
     return call([PYTHON, "-m", "pytest", "-m", "reference", "tests/reference", "tests/teaching"])
 
 
+def bench_view(_: Sequence[str]) -> int:
+    with environment.alone():
+        environment.ensure()
+    return call([PYTHON, "-m", "tests.viz.bench_view"])
+
+
 def vendor(_: Sequence[str]) -> int:
     with environment.alone():
         environment.ensure()
@@ -312,9 +324,11 @@ def clean(_: Sequence[str]) -> int:
 
 
 TARGETS: dict[str, Callable[[Sequence[str]], int]] = {
+    "bench-view": bench_view,
     "book": book,
     "clean": clean,
     "exhaustive": exhaustive,
+    "test-grading": test_grading,
     "fuzz": fuzz,
     "gpu-check": gpu_check,
     "lab": lab,

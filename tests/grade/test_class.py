@@ -1,0 +1,73 @@
+"""A class is graded: every student has a row, honest work its points, tricks none.
+
+The gate grades eight submissions twice, with one worker and with two; ``-m grading`` grades all.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from minisgl_lite.cli import main
+from minisgl_lite.grade import sandbox
+
+from .submissions import Case, few, many, write
+
+NO_SANDBOX = f"no sandbox here: {', '.join(sandbox.missing())} missing"
+pytestmark = pytest.mark.skipif(bool(sandbox.missing()), reason=NO_SANDBOX)
+
+
+def grade(folder: Path, cases: dict[str, Case], *options: str) -> tuple[int, list[dict[str, str]]]:
+    if not (folder / "in").exists():
+        write(folder / "in", cases)
+    out = folder / "out"
+    arguments = [str(folder / "in"), "--assignment", "pages-and-slots", "--out", str(out)]
+    status = main(["grade", *arguments, *options])
+    with (out / "gradebook.csv").open(encoding="utf-8", newline="") as file:
+        return status, list(csv.DictReader(file))
+
+
+def assert_rows(rows: list[dict[str, str]], cases: dict[str, Case]) -> None:
+    assert [row["student"].removeprefix("'") for row in rows] == sorted(cases)
+    for row in rows:
+        case = cases[row["student"].removeprefix("'")]
+        score = "" if case.score is None else f"{case.score:g}"
+        assert (row["status"], row["score"]) == (case.status, score), row
+        assert case.words in row["flags"] + row["reason"], row
+
+
+def test_a_small_class_gets_its_rows_the_same_with_any_number_of_workers(tmp_path: Path) -> None:
+    cases = few()
+    status, rows = grade(tmp_path, cases, "--workers", "2")
+    assert status == 1  # two of them need attention
+    assert_rows(rows, cases)
+    book = (tmp_path / "out" / "gradebook.csv").read_bytes()
+    pages = {p.name: p.read_bytes() for p in (tmp_path / "out" / "feedback").iterdir()}
+    assert len(pages) == len(cases)
+    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "out" / "results").iterdir()}
+    grade(tmp_path, cases, "--workers", "1", "--resume")
+    assert (tmp_path / "out" / "gradebook.csv").read_bytes() == book
+    after = {p: p.stat().st_mtime_ns for p in (tmp_path / "out" / "results").iterdir()}
+    unchanged = [path for path in before if before[path] == after[path]]
+    assert len(unchanged) == sum(case.status == "graded" for case in cases.values())
+
+
+@pytest.mark.grading
+def test_every_submission_gets_its_row(tmp_path: Path) -> None:
+    cases = many()
+    _, rows = grade(tmp_path, cases, "--workers", "2", "--timeout", "180")
+    assert_rows(rows, cases)
+
+
+def test_without_a_sandbox_the_command_stops_and_says_how_to_get_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sandbox, "missing", lambda: ["bwrap"])
+    write(tmp_path / "in", {"right": few()["right"]})
+    options = ["--assignment", "pages-and-slots", "--out", str(tmp_path / "out")]
+    assert main(["grade", str(tmp_path / "in"), *options]) == 2
+    error = capsys.readouterr().err
+    assert "bwrap missing" in error and "apt-get install bubblewrap" in error
+    assert not (tmp_path / "out").exists()
