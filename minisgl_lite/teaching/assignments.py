@@ -4,6 +4,7 @@ from __future__ import annotations
 
 ASSIGNMENTS: dict[str, tuple[str, ...]] = {
     "storage": ("pages-and-slots",),
+    "reuse": ("prefixes",),
 }
 """Notebooks of ``solutions/`` by assignment, about four hours each."""
 
