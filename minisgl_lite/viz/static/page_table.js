@@ -107,19 +107,19 @@ export function tablePanel(app) {
     ctx.beginPath();
     ctx.rect(0, TOP, LEFT, h);
     ctx.clip();
-    view.run.rows.forEach((row, r) => {
-      const y = geo.y(r * geo.perLine) + TOP - sy + geo.ch / 2;
-      const req = owners.get(row);
-      ctx.textAlign = "left";
-      ctx.fillStyle = c.css.dim;
-      ctx.font = `11px ${c.font}`;
-      ctx.fillText(isDummy(row) ? say("slot.dummy") : String(row), 1, y);
-      if (!req) return;
+    const rows = view.run.rows.map((row, r) => ({ row, req: owners.get(row), y: geo.y(r * geo.perLine) + TOP - sy + geo.ch / 2 }));
+    const seen = rows.filter(({ y }) => y > TOP - geo.ch && y < h + geo.ch);
+    // First all of one font, then all of the other: changing it costs more than writing.
+    ctx.textAlign = "left";
+    ctx.font = `11px ${c.font}`;
+    for (const { row, y } of seen) ctx.fillText(isDummy(row) ? say("slot.dummy") : String(row), 1, y);
+    ctx.textAlign = "right";
+    ctx.font = `bold 12px ${c.font}`;
+    for (const { req, y } of seen) {
+      if (!req) continue;
       ctx.fillStyle = c.css[`h${hueOf(view, req.uid)}`];
-      ctx.font = `bold 12px ${c.font}`;
-      ctx.textAlign = "right";
       ctx.fillText(`r${req.uid}`, LEFT - 6, y);
-    });
+    }
     ctx.restore();
   }
 

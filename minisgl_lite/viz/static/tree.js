@@ -71,18 +71,39 @@ export function treePanel(app) {
     return say("tree.node", { id: node.id, text: isolate(text), slots: slotText(node.value), state }) + more;
   }
 
-  /** Rows are used again: making elements is what costs. @type {ReturnType<typeof makeRow>[]} */
-  const rows = [];
+  /** Rows in their order. One stays with its node; without one it is hidden and used again. @type {ReturnType<typeof makeRow>[]} */
+  let rows = [];
   const more = svg("text", { x: 8, hidden: true });
   picture.append(more);
 
   function makeRow() {
-    const [twig, title, rect] = [svg("path", { class: "kvv-twig", "aria-hidden": "true" }), svg("title"), svg("rect", { height: NODE_ROW - 4, rx: 3 })];
+    const [twig, rect] = [svg("path", { class: "kvv-twig", "aria-hidden": "true" }), svg("rect", { height: NODE_ROW - 4, rx: 3 })];
     const [key, label] = [svg("text", { class: "kvv-key" }), svg("text", { class: "kvv-nodenote" })];
-    const item = svg("g", { role: "treeitem", tabindex: "-1" }, [title, rect, key, label]);
+    const item = svg("g", { role: "treeitem", tabindex: "-1" }, [rect, key, label]);
     const root = svg("g", { role: "none" }, [twig, item]);
     picture.insertBefore(root, more);
-    return { root, twig, item, title, rect, key, label };
+    return { id: -1, root, twig, item, rect, key, label };
+  }
+
+  /** Give each node its row: when nodes come and go, the others only move. @param {number[]} ids in the order of drawing */
+  function assign(ids) {
+    const wanted = new Set(ids);
+    const idle = rows.filter((row) => !wanted.has(row.id));
+    const own = new Map(rows.map((row) => [row.id, row]));
+    for (const row of idle) {
+      if (row.id >= 0) picture.insertBefore(row.root, more);
+      row.root.toggleAttribute("hidden", true);
+      row.id = -1;
+    }
+    const used = ids.map((id) => own.get(id) ?? idle.pop() ?? makeRow());
+    let at = picture.firstChild;
+    used.forEach((row, i) => {
+      if (row.id < 0) row.root.toggleAttribute("hidden", false);
+      row.id = ids[i];
+      if (row.root === at) at = at.nextSibling;
+      else picture.insertBefore(row.root, at);
+    });
+    rows = [...used, ...idle];
   }
 
   function draw() {
@@ -91,11 +112,8 @@ export function treePanel(app) {
     const { changes, evicted } = treeChanges(view.frame, view.state.tree);
     const shown = all.slice(0, NODES_SHOWN);
     const at = new Map(shown.map((row, i) => [row.node.id, i]));
-    while (rows.length < shown.length) rows.push(makeRow());
-    rows.forEach((row, i) => {
-      row.root.toggleAttribute("hidden", i >= shown.length);
-      if (i < shown.length) drawNode(row, shown[i], i, at.get(shown[i].node.parent) ?? 0, shown[i].node === next, changes.get(shown[i].node.id));
-    });
+    assign(shown.map(({ node }) => node.id));
+    shown.forEach((one, i) => drawNode(rows[i], one, i, at.get(one.node.parent) ?? 0, one.node === next, changes.get(one.node.id)));
     const hidden = all.length - shown.length;
     more.toggleAttribute("hidden", hidden === 0);
     setAttr(more, "y", shown.length * NODE_ROW + 18);
@@ -107,7 +125,8 @@ export function treePanel(app) {
   }
 
   function drawNode(row, { node, depth }, i, parentRow, next, change) {
-    const [x, y] = [depth * INDENT + 4, i * NODE_ROW + 2];
+    const [x, y] = [depth * INDENT + 4, 2];
+    setAttr(row.root, "transform", `translate(0 ${i * NODE_ROW})`);
     const tokens = node.key.map((id) => view.tokens.short(id)).join("");
     const chars = Array.from(tokens);
     const text = node.id === 0 ? say("tree.root") : chars.length > 34 ? `${chars.slice(0, 16).join("")}…${chars.slice(-16).join("")}` : tokens;
@@ -115,12 +134,11 @@ export function treePanel(app) {
     const state = (differs ? "≠ · " : "") + (node.ref ? say("tree.ref", { n: node.ref }) : `t=${node.time}${next ? ` · ${say("tree.next")}` : ""}`);
     const w = Math.max(46, Array.from(text).length * 7.4 + 14);
     const label = words(node, next ? node : null) + (change ? `, ${say(change)}` : "") + (differs ? `, ${say("compare.cell")}` : "");
-    setAttr(row.twig, "d", depth ? `M${x - INDENT + 8} ${parentRow * NODE_ROW + NODE_ROW}V${y + NODE_ROW / 2}H${x}` : "");
+    setAttr(row.twig, "d", depth ? `M${x - INDENT + 8} ${(parentRow + 1 - i) * NODE_ROW}V${y + NODE_ROW / 2}H${x}` : "");
     setAttr(row.item, "aria-label", label);
     setAttr(row.item, "aria-level", depth + 1);
     setAttr(row.item, "class", `kvv-node ${node.ref ? "kvv-locked" : "kvv-evictable"}${change ? " kvv-changed" : ""}${differs ? " kvv-differs" : ""}`);
     setAttr(row.item, "data-node", node.id);
-    setText(row.title, label);
     for (const [name, value] of [["x", x], ["y", y], ["width", w]]) setAttr(row.rect, name, value);
     for (const [name, value] of [["x", x + 7], ["y", y + 15]]) setAttr(row.key, name, value);
     for (const [name, value] of [["x", x + w + 8], ["y", y + 15]]) setAttr(row.label, name, value);
@@ -128,7 +146,7 @@ export function treePanel(app) {
     setText(row.label, node.id === 0 ? "" : `${slotText(node.value, 3)} · ${state}${change ? ` · ${say(change)}` : ""}`);
   }
 
-  const items = () => rows.filter((row) => !row.root.hasAttribute("hidden")).map((row) => row.item);
+  const items = () => rows.filter((row) => row.id >= 0).map((row) => row.item);
   function move(to) {
     const all = items();
     if (!all.length) return;
