@@ -37,9 +37,6 @@ reference: ## Step for step beside mini-sglang itself, from your clone: MINISGL_
 bench-view: ## What a step of the view costs in Chromium: work, first picture, bytes (2 minutes)
 	$(RUN) bench-view
 
-bench-view: ## What a step of the view costs in Chromium: work, first picture, bytes (2 minutes)
-	$(RUN) bench-view
-
 vendor: ## Renew the browser files that the book carries (needs npm)
 	$(RUN) vendor
 

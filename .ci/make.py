@@ -308,12 +308,6 @@ def bench_view(_: Sequence[str]) -> int:
     return call([PYTHON, "-m", "tests.viz.bench_view"])
 
 
-def bench_view(_: Sequence[str]) -> int:
-    with environment.alone():
-        environment.ensure()
-    return call([PYTHON, "-m", "tests.viz.bench_view"])
-
-
 def vendor(_: Sequence[str]) -> int:
     with environment.alone():
         environment.ensure()
@@ -330,7 +324,6 @@ def clean(_: Sequence[str]) -> int:
 
 
 TARGETS: dict[str, Callable[[Sequence[str]], int]] = {
-    "bench-view": bench_view,
     "bench-view": bench_view,
     "book": book,
     "clean": clean,
