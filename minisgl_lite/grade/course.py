@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,8 @@ from .judging import Record
 ASSIGNMENT = "assignment"
 STUDENT = "student"
 """The neutral id under which each submission is graded."""
+OUTPUT_BYTES = 2**20
+"""What is kept of all that a notebook's cells write."""
 
 
 class Graded(NamedTuple):
@@ -30,12 +33,22 @@ class Graded(NamedTuple):
     reason: str
 
 
+class BrokeOff(Exception):
+    """A notebook that can't be executed any further; the message says why."""
+
+
 class Course:
-    """nbgrader's folder for one assignment at ``root``."""
+    """nbgrader's folder for one assignment at ``root``.
+
+    ``broke_off``: why a notebook was not executed to its end, by its name. ``late``: the time was
+    up before the end. ``flags``: what a grader should look at.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.flags: list[str] = []
+        self.broke_off: dict[str, str] = {}
+        self.late = False
         self._reasons: dict[str, str] = {}
 
     # ---- made once ---------------------------------------------------------------------------
@@ -82,28 +95,72 @@ class Course:
         folder = self.root / "release" / ASSIGNMENT
         return {p.name: nbformat.read(p, as_version=4) for p in sorted(folder.glob("*.ipynb"))}
 
+    def flag(self, text: str) -> None:
+        if text not in self.flags:
+            self.flags.append(text)
+
     # ---- done to a submission ----------------------------------------------------------------
     def autograde(
-        self, record: Record, kernel: str, connection_file: Path, cell_seconds: int
+        self,
+        record: Record,
+        kernel: str,
+        connection_file: Path,
+        cell_seconds: int,
+        seconds: float = float("inf"),
     ) -> None:
-        """Clean, execute and score what lies in ``submitted``; then write the feedback."""
+        """Clean, execute and score what lies in ``submitted``.
+
+        After ``seconds`` no further cell is begun. A notebook that breaks off keeps the verdicts
+        that were reached before.
+
+        Raises:
+            ValueError: nbgrader failed; the message has its reason.
+        """
         converters: Any = require("nbgrader.converters", extra="grade")
         preprocessors: Any = require("nbgrader.preprocessors", extra="grade")
-        reasons = self._reasons
+        reasons, course = self._reasons, self
+        deadline = time.monotonic() + seconds
 
         class Execute(preprocessors.Execute):
-            """In the sandbox's kernel."""
+            """In the sandbox's kernel; it keeps no more output than a person would read."""
 
             def preprocess(self, notebook: Any, resources: Any, **kwargs: Any) -> Any:
                 connection_file.unlink(missing_ok=True)
                 self.kernel_name = kernel
-                return super().preprocess(notebook, resources, **kwargs)
+                self.cell_id, self.written = "", 0
+                try:
+                    return super().preprocess(notebook, resources, **kwargs)
+                except Exception as error:  # nbclient's and jupyter_client's have no common class
+                    name = resources["unique_key"]
+                    course.broke_off[name] = _why(error, self.cell_id)
+                    return notebook, resources
+
+            def preprocess_cell(self, cell: Any, resources: Any, index: int) -> Any:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    course.late = True
+                    raise BrokeOff(f"the time was up before cell {cell.id}")
+                self.cell_id = cell.id
+                self.timeout = max(1, int(min(cell_seconds, left)))
+                return super().preprocess_cell(cell, resources, index)
+
+            def process_message(self, message: Any, cell: Any, index: int) -> Any:
+                if message["msg_type"] in ("stream", "display_data", "execute_result", "error"):
+                    size = len(str(message["content"]))
+                    self.written += size
+                    if self.written > OUTPUT_BYTES:
+                        course.flag(
+                            f"the cells wrote more than {OUTPUT_BYTES // 2**20} MB; the rest was"
+                            " dropped"
+                        )
+                        return None
+                return super().process_message(message, cell, index)
 
         class SaveScores(preprocessors.SaveAutoGrades):
             """What the judge recorded; free text is left to people, as nbgrader does."""
 
             def preprocess(self, notebook: Any, resources: Any) -> Any:
-                self.ended = _ran_to_its_end(notebook)
+                self.broke_off = course.broke_off.get(resources["unique_key"], "")
                 return super().preprocess(notebook, resources)
 
             def _add_score(self, cell: Any, resources: Any) -> None:
@@ -114,14 +171,16 @@ class Course:
                 grade = self.gradebook.find_grade(
                     grade_id, self.notebook_id, self.assignment_id, self.student_id
                 )
-                grade.auto_score, reasons[grade_id] = _score(cell, record, self.ended)
+                grade.auto_score, reasons[grade_id] = _score(cell, record, self.broke_off)
                 grade.needs_manual_grade = (
                     grade.manual_score is not None or grade.auto_score is None
                 )
                 self.gradebook.db.commit()
 
         config = self._config()
-        config.Execute.timeout = cell_seconds
+        # A machine that is busy must not make a row another one.
+        config.Execute.iopub_timeout = 30
+        config.Execute.startup_timeout = 120
         config.KernelManager.transport = "ipc"
         config.ConnectionFileMixin.connection_file = str(connection_file)
         config.KernelManager.connection_file = str(connection_file)
@@ -191,19 +250,30 @@ def _find_alembic() -> None:
         os.environ["PATH"] = os.pathsep.join((here, os.environ.get("PATH", "")))
 
 
-def _score(cell: Any, record: Record, ended: bool) -> tuple[float | None, str]:
+def _score(cell: Any, record: Record, broke_off: str) -> tuple[float | None, str]:
     """Points for the judge's last verdict on a check cell's exercise, and why."""
     name = cell.metadata.nbgrader["grade_id"].rpartition("-")[0]
     points = float(cell.metadata.nbgrader["points"])
     verdict = record.verdicts.get(name)
     if verdict is None:
-        return (0.0, "its check was never asked") if ended else (None, "the notebook broke off")
+        return (None, broke_off) if broke_off else (0.0, "its check was never asked")
     if verdict.status == "error":
         return None, verdict.text
     return (points if verdict.status == "done" else 0.0), verdict.text
 
 
-def _ran_to_its_end(notebook: Any) -> bool:
-    """Whether the last code cell was executed."""
-    code = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
-    return bool(code) and code[-1].get("execution_count") is not None
+def _why(error: Exception, cell_id: str) -> str:
+    """Why a notebook was not executed to its end, in words."""
+    if isinstance(error, BrokeOff):
+        return str(error)
+    if not cell_id:
+        return f"the kernel did not start: {_line(error)}"
+    if type(error).__name__ == "DeadKernelError":
+        return f"the kernel died in cell {cell_id}"
+    if type(error).__name__ == "CellTimeoutError":
+        return f"cell {cell_id} could not be stopped"
+    return f"the kernel broke off in cell {cell_id}: {_line(error)}"
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -1,7 +1,7 @@
 """One submission, graded: in a folder and a process of its own, with a database of its own.
 
 ``grade_submission`` is plain data in and out, so that any pool of workers can run it. Around it,
-``python -m minisgl_lite.grade.job COURSE SUBMISSION OUT`` is what the pool starts: it may hang or
+``python -m minisgl_lite.grade.job COURSE SUBMISSION OUT RUNTIME SECONDS`` is what the pool starts: it may hang or
 die, and takes nobody with it.
 """
 
@@ -54,9 +54,15 @@ class Result:
 
     @property
     def score(self) -> float | None:
-        """The sum, or None when a cell's score is unknown and nothing is known at all."""
+        """The sum of what is known. None where that is nothing, or where it would be a 0 that only
+        stands for what isn't known."""
         known = [cell.score for cell in self.cells.values() if cell.score is not None]
-        return sum(known) if known else None
+        return sum(known) if known and (any(known) or not self.unknown) else None
+
+    @property
+    def unknown(self) -> list[Cell]:
+        """The cells that a check should have scored and didn't."""
+        return [cell for cell in self.cells.values() if cell.score is None and not cell.manual]
 
     @property
     def max_score(self) -> float:
@@ -92,11 +98,14 @@ def grade_submission(
     student: str = "",
     walls: bool = True,
     cell_seconds: int = 60,
+    seconds: float = float("inf"),
+    runtime: Path | None = None,
 ) -> Result:
     """Grade one student's ``notebooks`` (file name to bytes) against ``course``.
 
     ``student`` chooses their numbers where the course drew some for each. ``walls`` False runs the
-    kernel without a sandbox, on a machine that is then the student's.
+    kernel without a sandbox, on a machine that is then the student's. After ``seconds`` no cell is
+    begun. ``runtime``: an empty folder named ``kernel-…`` for sockets.
     """
     load_exercises()
     if walls and (lacking := sandbox.missing()):
@@ -112,8 +121,9 @@ def grade_submission(
             target = private.submitted(STUDENT) / file_name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
-        runtime = folder / "kernel-1"
-        runtime.mkdir(mode=0o700)
+        if runtime is None:
+            runtime = folder / "kernel-1"
+            runtime.mkdir(mode=0o700)
         exercises = private.exercises()
         learner = folder / "learner"
         write_distribution(learner, (c for e in exercises for c in EXERCISES[e].counterparts))
@@ -123,7 +133,8 @@ def grade_submission(
             judge_at(judge, exercises, hidden_seeds(secret), numbers) as record,
             _environment(folder, judge, learner),
         ):
-            private.autograde(record, KERNEL, runtime / "kernel.json", cell_seconds)
+            connection_file = runtime / "kernel.json"
+            private.autograde(record, KERNEL, connection_file, cell_seconds, seconds)
         return _result(private, record)
 
 
@@ -175,21 +186,25 @@ def _result(course: Course, record: Record) -> Result:
             verdict.misconception if verdict is not None else None,
             graded.manual,
         )
-    unknown = [cell for cell in cells.values() if cell.score is None and not cell.manual]
-    return Result(
-        "partial" if unknown else "graded",
-        cells,
-        [*record.flags, *course.flags],
-        unknown[0].reason if unknown else "",
-        course.feedback(STUDENT),
-    )
+    result = Result("graded", cells, [*record.flags, *course.flags])
+    result.feedback = course.feedback(STUDENT)
+    unknown = result.unknown
+    if course.late:
+        result.status = "timeout"
+    elif unknown:
+        some = any(cell.score is not None for cell in cells.values())
+        result.status = "partial" if some else "error"
+    reasons = [*course.broke_off.values(), *(cell.reason for cell in unknown)]
+    result.reason = reasons[0] if reasons else ""
+    return result
 
 
 def main(argv: Sequence[str]) -> int:
-    """COURSE: a folder; SUBMISSION: JSON of file names to base64; OUT: where the result goes."""
+    """COURSE: a folder; SUBMISSION: JSON of file names to base64; OUT: where the result goes;
+    RUNTIME: a folder for sockets; SECONDS: how long it may take."""
     import base64
 
-    course, submission, out = (Path(arg) for arg in argv)
+    course, submission, out, runtime = (Path(arg) for arg in argv[:4])
     request: dict[str, Any] = json.loads(submission.read_text(encoding="utf-8"))
     notebooks = {name: base64.b64decode(text) for name, text in request["notebooks"].items()}
     secret = bytes.fromhex(request["secret"]) if request.get("secret") else None
@@ -200,6 +215,8 @@ def main(argv: Sequence[str]) -> int:
         student=request.get("student", ""),
         walls=request.get("walls", True),
         cell_seconds=request.get("cell_seconds", 60),
+        seconds=float(argv[4]),
+        runtime=runtime,
     )
     scratch = out.with_suffix(".part")
     scratch.write_text(result.to_json(), encoding="utf-8")

@@ -25,8 +25,12 @@ from typing import Any
 import minisgl_lite
 
 from ..utils import require
+from . import sandbox
 from .intake import Submission, Unreadable, put_in_order
 from .job import Result
+
+GRACE = 60.0
+"""Seconds beyond its time after which a job is ended from outside."""
 
 
 @dataclass(frozen=True)
@@ -182,18 +186,23 @@ def run_job(course: bytes, request: bytes, seconds: float) -> str:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(base64.b64decode(content))
         (folder / "request.json").write_bytes(request)
-        arguments = [folder / "course", folder / "request.json", folder / "result.json"]
+        (folder / "kernel-1").mkdir(mode=0o700)
+        names = ("course", "request.json", "result.json", "kernel-1")
+        arguments = [str(folder / name) for name in names] + [str(seconds)]
+        outside = sandbox.around_job(folder / "kernel-1") if not sandbox.missing() else []
+        (folder / "log").touch(mode=0o600)  # the kernel inherits it, and must not read it
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "minisgl_lite.grade.job", *map(str, arguments)],
+                [*outside, sys.executable, "-m", "minisgl_lite.grade.job", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env=os.environ | {"OMP_NUM_THREADS": "1", "TMPDIR": str(folder)},
+                env=os.environ | {"OMP_NUM_THREADS": "1", "TMPDIR": str(folder), "PYTHONUTF8": "1"},
             )
             try:
-                status = process.wait(seconds)
+                # The job itself minds its time, and keeps what it has; this is for one that hangs.
+                status = process.wait(seconds + GRACE)
             except subprocess.TimeoutExpired:
                 return Result("timeout", reason=f"not done within {seconds:g} seconds").to_json()
             finally:
@@ -211,8 +220,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _failed(status: int, log: bytes) -> Result:
-    if status < 0:
-        return Result("killed", reason=f"its job was ended by {signal.Signals(-status).name}")
+    number = -status if status < 0 else status - 128  # bubblewrap tells it as a shell does
+    if number in list(signal.Signals):
+        return Result("killed", reason=f"its job was ended by {signal.Signals(number).name}")
     lines = log.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
     return Result("error", reason=f"the grader failed: {lines[-1][:300]}")
 
@@ -228,6 +238,8 @@ def _results(
 
 
 def _read_result(text: str | Exception) -> Result:
+    if isinstance(text, OSError):
+        return Result("error", reason=f"its job could not be run: {text.strerror or text}")
     if isinstance(text, Exception):
         return Result("killed", reason=f"its worker was lost: {type(text).__name__}")
     try:

@@ -9,13 +9,18 @@ a sandbox without network has no ports.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 NOBODY = 65534
+ACCOUNTS = range(61184, 65520)
+"""User ids that systemd sets aside for passing accounts. Limits of processes count by account, so
+each kernel has one of its own."""
 LEARNER = "MINISGL_LITE_LEARNER"
 """Environment variable: the folder of the learner distribution."""
 
@@ -30,6 +35,8 @@ class Limits:
     file_size: int = 64 * 2**20
     open_files: int = 256
     work_folder: int = 256 * 2**20
+    shared_memory: int = 64 * 2**20
+    sockets: int = 8 * 2**20
 
 
 def missing() -> list[str]:
@@ -37,7 +44,9 @@ def missing() -> list[str]:
     return [name for name in ("bwrap", "prlimit", "setpriv") if shutil.which(name) is None]
 
 
-def command(connection_file: Path, learner: Path, limits: Limits = Limits()) -> list[str]:
+def command(
+    connection_file: Path, learner: Path, limits: Limits = Limits(), account: int = NOBODY
+) -> list[str]:
     """The command line of a kernel behind walls.
 
     ``connection_file``: in a folder that holds nothing but this kernel's sockets.
@@ -45,7 +54,19 @@ def command(connection_file: Path, learner: Path, limits: Limits = Limits()) -> 
     Raises:
         ValueError: the folder of the connection file isn't a private one.
     """
-    runtime = connection_file.parent
+    kernel = [sys.executable, "-m", "ipykernel_launcher", "-f", str(connection_file)]
+    inside = walls(connection_file.parent, learner, limits, account)
+    return [*inside, *kernel, "--HistoryManager.enabled=False"]
+
+
+def walls(
+    runtime: Path, learner: Path, limits: Limits = Limits(), account: int = NOBODY
+) -> list[str]:
+    """What stands before a program that is to run inside; it may write into ``runtime``.
+
+    Raises:
+        ValueError: ``runtime`` isn't a folder for one kernel's sockets alone.
+    """
     if not runtime.name.startswith("kernel-"):
         raise ValueError(f"{runtime} is not a folder for one kernel's sockets alone.")
     folders = {Path(sys.prefix), Path(sys.base_prefix), learner.resolve(), runtime}
@@ -58,13 +79,28 @@ def command(connection_file: Path, learner: Path, limits: Limits = Limits()) -> 
         *("--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64"),
         *("--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"),
         *("--proc", "/proc", "--dev", "/dev"),
+        *("--perms", "1777", "--size", str(limits.shared_memory), "--tmpfs", "/dev/shm"),
+        *("--remount-ro", "/dev"),
         *("--perms", "1777", "--size", str(limits.work_folder), "--tmpfs", "/tmp"),
         *_parents(folders),
         *_readable(learner),
         *("--bind", str(runtime), str(runtime), "--chdir", "/tmp", "--"),
-        *_account(),
-        *(sys.executable, "-m", "ipykernel_launcher", "-f", str(connection_file)),
-        "--HistoryManager.enabled=False",
+        *_account(account),
+        # Here and not with the other limits: outside, all that its owner runs would count, too.
+        *("prlimit", f"--nproc={limits.processes}", "--"),
+    ]
+
+
+def around_job(runtime: Path, limits: Limits = Limits()) -> list[str]:
+    """What stands before a job that will start a kernel with its sockets in ``runtime``.
+
+    The folder becomes one in memory, of limited size: it is the one place of the host that the
+    kernel can write to. All that the job starts ends with it, and it ends with who started it.
+    """
+    return [
+        *("bwrap", "--die-with-parent", "--cap-add", "ALL", "--unshare-pid"),
+        *("--dev-bind", "/", "/", "--proc", "/proc"),
+        *("--perms", "0700", "--size", str(limits.sockets), "--tmpfs", str(runtime), "--"),
     ]
 
 
@@ -73,7 +109,6 @@ def _limits(limits: Limits) -> list[str]:
         "prlimit",
         f"--as={limits.memory}",
         f"--cpu={limits.cpu_seconds}",
-        f"--nproc={limits.processes}",
         f"--fsize={limits.file_size}",
         f"--nofile={limits.open_files}",
         "--core=0",
@@ -90,11 +125,11 @@ def _namespaces() -> list[str]:
     return [*shared, "--unshare-cgroup-try", *(arg for cap in keep for arg in ("--cap-add", cap))]
 
 
-def _account() -> list[str]:
-    """From root to nobody, for good."""
+def _account(account: int) -> list[str]:
+    """From root to an account without rights, for good."""
     if os.getuid() != 0:
         return []
-    ids = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs"]
+    ids = [f"--reuid={account}", f"--regid={account}", "--clear-groups", "--no-new-privs"]
     return ["setpriv", *ids, "--bounding-set=-all", "--inh-caps=-all"]
 
 
@@ -135,13 +170,31 @@ def _readable(learner: Path) -> list[str]:
     return [*arguments, "--ro-bind", str(learner), str(learner)]
 
 
+def hand_over(connection_file: Path) -> int:
+    """Let an account without rights use the folder of sockets; returns the account.
+
+    Only the connection file becomes its own. What else lies there is neither changed nor followed:
+    an earlier kernel may have left links.
+    """
+    if os.getuid() != 0:
+        return NOBODY
+    account = secrets.choice(ACCOUNTS)
+    try:
+        os.chown(connection_file, account, account, follow_symlinks=False)
+    except OSError:  # a container that knows fewer accounts
+        account = NOBODY
+        os.chown(connection_file, account, account, follow_symlinks=False)
+    os.chmod(connection_file.parent, 0o1777)
+    return account
+
+
 def main() -> None:
     """Become the kernel."""
-    arguments = command(Path(sys.argv[1]), Path(os.environ[LEARNER]))
-    runtime = Path(sys.argv[1]).parent
-    if os.getuid() == 0:
-        for path in (runtime, *runtime.iterdir()):
-            os.chown(path, NOBODY, NOBODY)
+    connection_file = Path(sys.argv[1])
+    account = hand_over(connection_file)
+    with contextlib.suppress(OSError):  # where memory runs out, the kernel goes first
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    arguments = command(connection_file, Path(os.environ[LEARNER]), account=account)
     os.execvp(arguments[0], arguments)
 
 
