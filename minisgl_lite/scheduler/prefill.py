@@ -77,8 +77,9 @@ class PrefillAdder:
             return None
         self.cache_manager.lock(handle)
         if not self._fits(need):
+            available = self.cache_manager.available_size  # NOTE: the unlock makes it larger again
             self.cache_manager.unlock(handle)
-            self._refuse(req, need, "pages")
+            self._refuse(req, need, "pages", available)
             return None
         table_idx = self.table_manager.allocate()
         if handle.cached_len > 0:
@@ -131,9 +132,11 @@ class PrefillAdder:
     def _fits(self, need: int) -> bool:
         return need + self.reserved_size <= self.cache_manager.available_size
 
-    def _refuse(self, req: PendingReq, need: int, why: str) -> None:
+    def _refuse(self, req: PendingReq, need: int, why: str, available: int | None = None) -> None:
+        """Tell that ``req`` waits, with what was ``available`` when it was compared."""
         if self._hooks.active:
-            available = self.cache_manager.available_size
+            if available is None:
+                available = self.cache_manager.available_size
             self._hooks.emit("on_refuse", req, need, self.reserved_size, available, why)
 
     @property

@@ -41,6 +41,8 @@ class Watch:
         """(uid, token) -> why it was the last, or None; taken out when the reply is sent."""
         self._inserted: Any = None
         self._matched_len = 0
+        self._under_lock: int | None = None
+        """What was available when the last matched prefix had been locked."""
         self._num_batches = 0
         for name in ("_process_one_msg", "_prepare_batch", "_forward", "_process_last_data"):
             around(scheduler.inner, name, getattr(self, name))
@@ -152,11 +154,15 @@ class Watch:
         no_row = self.scheduler.table_manager.available_size == 0
         need = 0 if no_row else pending.input_len + pending.output_len - self._matched_len
         why = "rows" if no_row else "pages"
-        return need, adder.reserved_size, self.manager.available_size, why
+        available = None if no_row else self._under_lock
+        if available is None:
+            available = self.manager.available_size
+        return need, adder.reserved_size, available, why
 
     def match_req(self, original: Callable[..., Any], req: Any) -> Any:
         result = original(req)
         self._matched_len = result.cuda_handle.cached_len
+        self._under_lock = None
         self.tell("on_match", req, result.cuda_handle)
         return result
 
@@ -235,6 +241,8 @@ class Watch:
 
     def lock_handle(self, original: Callable[..., None], handle: Any, unlock: bool = False) -> None:
         original(handle, unlock)
+        if not unlock:
+            self._under_lock = self.manager.available_size
         self.tell("on_unlock" if unlock else "on_lock", handle)
 
     def evict(self, original: Callable[[int], torch.Tensor], size: int) -> torch.Tensor:

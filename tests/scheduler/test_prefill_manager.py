@@ -303,3 +303,23 @@ def test_abort_of_an_unfinished_chunk_gives_it_back_for_release() -> None:
     m.cache.check_integrity()
     assert tuple(m.cache.prefix_cache.size_info) == (4, 0)
     assert m.table.available_size == 8
+
+
+def test_a_refusal_after_the_lock_tells_what_was_available_under_it() -> None:
+    """What the prompt would lock can't be evicted for it: that is why it has to wait."""
+    from minisgl_lite.toy import Toy
+    from minisgl_lite.trace import Recorder
+
+    song = "we all live in a yellow submarine today"
+    toy = Toy(page_size=4, num_pages=6)
+    toy.add(song, says="!")
+    toy.run()
+    toy.add("a dog ran", says="to the")
+    toy.step()
+    with Recorder(toy) as recorder:
+        toy.add(f"{song} and tomorrow", says="a b c d e f g h i j k l m n")
+        toy.step()
+    trace = recorder.trace()
+    refused = trace.frames[trace.find("refuse:r3")]["refuse"]
+    assert refused["need"] + refused["reserved"] > refused["available"]
+    assert (refused["need"], refused["reserved"], refused["available"]) == (16, 0, 12)
