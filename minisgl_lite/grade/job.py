@@ -1,8 +1,8 @@
 """One submission, graded: in a folder and a process of its own, with a database of its own.
 
 ``grade_submission`` is plain data in and out, so that any pool of workers can run it. Around it,
-``python -m minisgl_lite.grade.job COURSE SUBMISSION OUT RUNTIME SECONDS`` is what the pool starts: it may hang or
-die, and takes nobody with it.
+``python -m minisgl_lite.grade.job COURSE SUBMISSION OUT RUNTIME SECONDS`` is what the pool starts:
+it may hang or die, and takes nobody with it.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from ..teaching.checks.exercise import EXERCISES, Verdict, load_exercises
 from ..teaching.checks.judge import judge
-from ..teaching.checks.learner import Gone, Link
-from ..teaching.checks.wire import MAX_LINE, WireError, parse, send
+from ..teaching.checks.learner import Link
+from ..teaching.checks.wire import MAX_LINE, parse, send
 
 Seeds = Callable[[str], Sequence[int]]
 
