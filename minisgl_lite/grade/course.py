@@ -6,7 +6,9 @@ kernel is the sandbox's, and a score is what the judge recorded, never what a ce
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import shutil
 import sys
 import time
@@ -14,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..teaching.checks.exercise import Verdict
 from ..utils import require
 from .judging import Record
 
@@ -171,7 +174,9 @@ class Course:
                 grade = self.gradebook.find_grade(
                     grade_id, self.notebook_id, self.assignment_id, self.student_id
                 )
-                grade.auto_score, reasons[grade_id] = _score(cell, record, self.broke_off)
+                verdict = record.verdicts.get(grade_id.rpartition("-")[0])
+                points = float(cell.metadata.nbgrader["points"])
+                grade.auto_score, reasons[grade_id] = score(points, verdict, self.broke_off)
                 grade.needs_manual_grade = (
                     grade.manual_score is not None or grade.auto_score is None
                 )
@@ -211,9 +216,23 @@ class Course:
             }
         return found
 
-    def feedback(self, student: str) -> dict[str, str]:
-        """Not made yet: one HTML per notebook."""
-        return {}
+    def worth(self) -> dict[str, tuple[float, bool]]:
+        """(points, by hand) of each graded cell, by grade_id."""
+        with self._gradebook() as gradebook:
+            return {
+                cell.name: (cell.max_score, cell.name.endswith("-answer"))
+                for notebook in gradebook.find_assignment(ASSIGNMENT).notebooks
+                for cell in notebook.grade_cells
+            }
+
+    def executed(self, student: str) -> dict[str, str]:
+        """The executed notebooks, safe to look at, by file name."""
+        nbformat: Any = require("nbformat", extra="grade")
+        folder = self.root / "autograded" / student / ASSIGNMENT
+        return {
+            path.name: nbformat.writes(harmless(nbformat.read(path, as_version=4)))
+            for path in sorted(folder.glob("*.ipynb"))
+        }
 
     # ---- nbgrader ------------------------------------------------------------------------------
     def _config(self) -> Any:
@@ -230,31 +249,62 @@ class Course:
         return f"sqlite:///{self.root / 'gradebook.db'}"
 
     def _gradebook(self) -> Any:
-        _find_alembic()
+        find_alembic()
         return require("nbgrader.api", extra="grade").Gradebook(self._db_url)
 
     def _convert(self, converter: Any, config: Any) -> None:
         directory: Any = require("nbgrader.coursedir", extra="grade").CourseDirectory
         base: Any = require("nbgrader.converters.base", extra="grade")
-        _find_alembic()
+        find_alembic()
+        made = converter(coursedir=directory(config=config), config=config)
+        told = _LastError()
+        made.log.addHandler(told)
         try:
-            converter(coursedir=directory(config=config), config=config).start()
+            made.start()
         except base.NbGraderException as error:
-            raise ValueError(f"nbgrader: {error}") from None
+            raise ValueError(f"nbgrader failed: {told.line or _line(error)}") from None
+        finally:
+            made.log.removeHandler(told)
 
 
-def _find_alembic() -> None:
+class _LastError(logging.Handler):
+    """The last line of the last traceback that nbgrader logged."""
+
+    line = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage().strip()
+        if text.startswith("Traceback"):
+            self.line = text.splitlines()[-1][:200]
+
+
+SHOWN = ("text/plain", "image/png")
+
+
+def harmless(notebook: Any) -> Any:
+    """A stranger's notebook as a grader's browser may show it: no markup but Markdown's own."""
+    for cell in notebook.cells:
+        cell.pop("attachments", None)
+        if cell.cell_type == "markdown":
+            # A tag would run in the browser of whoever marks this; as text it can still be read.
+            cell.source = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", cell.source)
+            cell.source = re.sub(r"(?i)(javascript|vbscript|data)\s*:", r"\1 :", cell.source)
+        for output in cell.get("outputs", ()):
+            if "data" in output:
+                output.data = {kind: output.data[kind] for kind in SHOWN if kind in output.data}
+                output.metadata = {}
+    return notebook
+
+
+def find_alembic() -> None:
     """nbgrader starts ``alembic`` by name; in an environment that isn't activated it finds none."""
     here = str(Path(sys.prefix) / "bin")
     if here not in os.environ.get("PATH", "").split(os.pathsep):
         os.environ["PATH"] = os.pathsep.join((here, os.environ.get("PATH", "")))
 
 
-def _score(cell: Any, record: Record, broke_off: str) -> tuple[float | None, str]:
-    """Points for the judge's last verdict on a check cell's exercise, and why."""
-    name = cell.metadata.nbgrader["grade_id"].rpartition("-")[0]
-    points = float(cell.metadata.nbgrader["points"])
-    verdict = record.verdicts.get(name)
+def score(points: float, verdict: Verdict | None, broke_off: str) -> tuple[float | None, str]:
+    """What a check cell earns by the judge's last verdict on its exercise, and why."""
     if verdict is None:
         return (None, broke_off) if broke_off else (0.0, "its check was never asked")
     if verdict.status == "error":

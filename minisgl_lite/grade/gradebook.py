@@ -35,7 +35,8 @@ def gradebook_csv(rows: Sequence[Row]) -> str:
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
     head = ["student", "status", "score", "max"]
-    table.writerow([*head, *exercises, "manual_pending", "flags", "reason"])
+    tail = ["manual_pending", "flags", "reason", "package", "assignment", "secret"]
+    table.writerow([*head, *exercises, *tail])
     for row in rows:
         result = row.result
         known: dict[str, float | None] = {}
@@ -48,6 +49,7 @@ def gradebook_csv(rows: Sequence[Row]) -> str:
         values = [row.student, result.status, result.score, result.max_score if known else None]
         values += [known.get(exercise) for exercise in exercises]
         values += [" ".join(pending), "; ".join(result.flags), result.reason]
+        values += [row.origin.get(part) for part in ("package", "assignment", "secret")]
         table.writerow([_safe(value) for value in values])
     return out.getvalue()
 
@@ -99,7 +101,10 @@ def feedback_html(row: Row, *, warning: str = "") -> str:
     lines = []
     for grade_id, cell in result.cells.items():
         page = EXERCISES[cell.exercise].page if cell.exercise in EXERCISES else ""
-        said = "to be marked by hand" if cell.manual else cell.reason or "done"
+        said = "to be marked by hand" if cell.manual else cell.reason
+        if not said and grade_id.endswith("-check"):
+            said = "done" if cell.score == cell.max_score else "not done yet"
+        said = " ".join(part for part in (said, cell.comment) if part)
         lines.append((grade_id.rpartition("-")[0], cell.score, cell.max_score, said, page))
     if lines:
         body += _table(["exercise", "points", "of", "what the check found", "to read"], lines)

@@ -22,7 +22,7 @@ from typing import Any
 from ..teaching.checks import EXERCISES, load_exercises
 from ..teaching.release import public_numbers, secret_numbers
 from . import sandbox
-from .course import STUDENT, Course
+from .course import STUDENT, Course, score
 from .distribution import write_distribution
 from .judging import Record, judge_at
 
@@ -32,7 +32,10 @@ STATUSES = ("graded", "partial", "error", "timeout", "killed")
 
 @dataclass
 class Cell:
-    """The score of one graded cell; None: nobody knows, and ``reason`` says why."""
+    """The score of one graded cell; None: nobody knows, and ``reason`` says why.
+
+    ``manual``: a person is to mark it. ``comment``: what a person wrote on it.
+    """
 
     exercise: str
     score: float | None
@@ -40,17 +43,18 @@ class Cell:
     reason: str = ""
     misconception: str | None = None
     manual: bool = False
+    comment: str = ""
 
 
 @dataclass
 class Result:
-    """What a job found out. ``status``: one of ``STATUSES``."""
+    """What a job found out. ``status``: one of ``STATUSES``. ``notebooks``: as executed."""
 
     status: str
     cells: dict[str, Cell] = field(default_factory=dict)
     flags: list[str] = field(default_factory=list)
     reason: str = ""
-    feedback: dict[str, str] = field(default_factory=dict)
+    notebooks: dict[str, str] = field(default_factory=dict)
 
     @property
     def score(self) -> float | None:
@@ -134,7 +138,10 @@ def grade_submission(
             _environment(folder, judge, learner),
         ):
             connection_file = runtime / "kernel.json"
-            private.autograde(record, KERNEL, connection_file, cell_seconds, seconds)
+            try:
+                private.autograde(record, KERNEL, connection_file, cell_seconds, seconds)
+            except ValueError as error:
+                return _without_gradebook(private, record, str(error))
         return _result(private, record)
 
 
@@ -178,25 +185,37 @@ def _result(course: Course, record: Record) -> Result:
     for grade_id, graded in course.grades(STUDENT).items():
         exercise = grade_id.rpartition("-")[0]
         verdict = record.verdicts.get(exercise)
+        misconception = verdict.misconception if verdict is not None else None
         cells[grade_id] = Cell(
-            exercise,
-            graded.score,
-            graded.max_score,
-            verdict.text if verdict is not None else graded.reason,
-            verdict.misconception if verdict is not None else None,
-            graded.manual,
+            exercise, graded.score, graded.max_score, graded.reason, misconception, graded.manual
         )
     result = Result("graded", cells, [*record.flags, *course.flags])
-    result.feedback = course.feedback(STUDENT)
+    result.notebooks = course.executed(STUDENT)
     unknown = result.unknown
     if course.late:
         result.status = "timeout"
     elif unknown:
-        some = any(cell.score is not None for cell in cells.values())
-        result.status = "partial" if some else "error"
+        result.status = _how_much(cells)
     reasons = [*course.broke_off.values(), *(cell.reason for cell in unknown)]
     result.reason = reasons[0] if reasons else ""
     return result
+
+
+def _without_gradebook(course: Course, record: Record, reason: str) -> Result:
+    """What the judge has found before nbgrader failed."""
+    cells: dict[str, Cell] = {}
+    for grade_id, (points, by_hand) in course.worth().items():
+        exercise = grade_id.rpartition("-")[0]
+        verdict = None if by_hand else record.verdicts.get(exercise)
+        earned, why = score(points, verdict, reason)
+        misconception = verdict.misconception if verdict is not None else None
+        cells[grade_id] = Cell(exercise, earned, points, why, misconception, by_hand)
+    return Result(_how_much(cells), cells, [*record.flags, *course.flags], reason)
+
+
+def _how_much(cells: dict[str, Cell]) -> str:
+    """Partial when some cell has a score."""
+    return "partial" if any(cell.score is not None for cell in cells.values()) else "error"
 
 
 def main(argv: Sequence[str]) -> int:

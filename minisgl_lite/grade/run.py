@@ -16,9 +16,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ import minisgl_lite
 from ..utils import require
 from . import sandbox
 from .intake import Submission, Unreadable, put_in_order
-from .job import Result
+from .job import Cell, Result
 
 GRACE = 60.0
 """Seconds beyond its time after which a job is ended from outside."""
@@ -46,13 +47,26 @@ class Settings:
     per_student: bool = False
 
 
+ORIGINS = {
+    "submission": "the submission changed",
+    "assignment": "another version of the assignment",
+    "package": "another version of the checks or the engine",
+    "secret": "another course secret",
+    "walls": "with a sandbox before or now, and not both times",
+}
+"""What a result depends on, and what to say of one that is not as it was."""
+
+
 @dataclass
 class Row:
-    """One student and what came of their submission."""
+    """One student and what came of their submission.
+
+    ``origin``: fingerprints of all that the result depends on (``ORIGINS``).
+    """
 
     student: str
     result: Result
-    digest: str = ""
+    origin: dict[str, str] = field(default_factory=dict)
 
 
 class Store:
@@ -70,18 +84,22 @@ class Store:
         """Raises OSError when the disk is full; what was there before stays."""
         path = self._path(row.student)
         scratch = path.with_suffix(".part")
-        data = {"student": row.student, "digest": row.digest, "result": row.result.to_json()}
-        with scratch.open("w", encoding="utf-8") as file:
-            json.dump(data, file, ensure_ascii=False)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(scratch, path)
+        data = asdict(row) | {"result": row.result.to_json()}
+        try:
+            with scratch.open("w", encoding="utf-8") as file:
+                json.dump(data, file, ensure_ascii=False, sort_keys=True)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(scratch, path)
+        finally:
+            with contextlib.suppress(OSError):
+                scratch.unlink(missing_ok=True)
 
     def read(self, student: str) -> Row | None:
         """The student's result, or None if there is none that can be read."""
         try:
             data = json.loads(self._path(student).read_text(encoding="utf-8"))
-            return Row(data["student"], Result.from_json(data["result"]), data["digest"])
+            return Row(data["student"], Result.from_json(data["result"]), data["origin"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -104,27 +122,80 @@ def grade_class(
     After Ctrl-C running jobs are ended, and what is done stays in ``store``.
     """
     packed = pack_course(course)
-    asked = _versions() + json.dumps(released, sort_keys=True).encode()
+    same = {"assignment": _print(json.dumps(released, sort_keys=True).encode())}
+    same |= {"package": f"{minisgl_lite.__version__}+{_print(_files())}"}
+    same |= {"secret": _print(settings.secret) if settings.secret else "practice"}
+    same |= {"walls": str(settings.walls)}
     rows: dict[str, Row] = {}
-    waiting: list[tuple[str, str, bytes]] = []
+    waiting: list[tuple[str, bytes]] = []
+    origins: dict[str, dict[str, str]] = {}
     for submission in submissions:
+        student = submission.student
         request, refused = _request(submission, released, settings)
-        digest = hashlib.sha256(asked + request).hexdigest()[:32]
-        known = store.read(submission.student) if resume else None
-        if known is not None and known.digest == digest and known.result.status == "graded":
-            rows[submission.student] = known
+        origins[student] = same | {"submission": _print(request)}
+        known = store.read(student) if resume else None
+        if known is not None and known.origin == origins[student] and _done(known):
+            rows[student] = known
         elif refused:
             result = Result("error", flags=submission.flags, reason=refused)
-            rows[submission.student] = Row(submission.student, result, digest)
-            store.write(rows[submission.student])
+            rows[student] = Row(student, result, origins[student])
+            store.write(rows[student])
         else:
-            waiting.append((submission.student, digest, request))
+            waiting.append((student, request))
     flags = {submission.student: submission.flags for submission in submissions}
-    for student, digest, result in progress(_results(packed, waiting, settings), len(waiting)):
-        result.flags = [*flags[student], *result.flags]
-        rows[student] = Row(student, result, digest)
-        store.write(rows[student])
+    with contextlib.closing(_results(packed, waiting, settings)) as results:
+        for student, result in progress(results, len(waiting)):
+            result.flags = [*flags[student], *result.flags]
+            rows[student] = Row(student, result, origins[student])
+            store.write(rows[student])
     return [rows[submission.student] for submission in submissions]
+
+
+def _done(row: Row) -> bool:
+    return row.result.status == "graded"
+
+
+def _print(content: bytes) -> str:
+    """A fingerprint."""
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def changes(before: Sequence[Row], after: Sequence[Row]) -> list[str]:
+    """A line for each mark that is another one: whose, from what to what, and why."""
+    old = {row.student: row for row in before}
+    lines = []
+    for row in after:
+        was = old.get(row.student)
+        if was is None:
+            lines.append(f"{row.student}: new, {_mark(row.result.score)}")
+            continue
+        here, there = row.result.cells, was.result.cells
+        names = dict.fromkeys([*there, *here])
+        moved = [
+            f"{name.rpartition('-')[0]} {_mark_of(there, name)} -> {_mark_of(here, name)}"
+            for name in names
+            if _mark_of(there, name) != _mark_of(here, name)
+        ]
+        if not moved and was.result.status == row.result.status:
+            continue
+        why = [
+            text for part, text in ORIGINS.items() if was.origin.get(part) != row.origin.get(part)
+        ]
+        why = why or [
+            row.result.reason or was.result.reason or "nothing that it depends on changed"
+        ]
+        what = ", ".join(moved) or f"{was.result.status} -> {row.result.status}"
+        total = f"{_mark(was.result.score)} -> {_mark(row.result.score)}"
+        lines.append(f"{row.student}: {total} ({what}): {'; '.join(why)}")
+    return lines
+
+
+def _mark(score: float | None) -> str:
+    return "not known" if score is None else f"{score:g}"
+
+
+def _mark_of(cells: dict[str, Cell], name: str) -> str:
+    return _mark(cells[name].score) if name in cells else "not there"
 
 
 def _request(
@@ -154,8 +225,8 @@ def _request(
     return json.dumps(request, sort_keys=True).encode(), ""
 
 
-def _versions() -> bytes:
-    """What else a result depends on."""
+def _files() -> bytes:
+    """The package's own text."""
     digest = hashlib.sha256()
     root = Path(minisgl_lite.__file__).parent
     for path in sorted(root.rglob("*.py")):
@@ -200,6 +271,7 @@ def run_job(course: bytes, request: bytes, seconds: float) -> str:
                 start_new_session=True,
                 env=os.environ | {"OMP_NUM_THREADS": "1", "TMPDIR": str(folder), "PYTHONUTF8": "1"},
             )
+            _running.add(process)
             try:
                 # The job itself minds its time, and keeps what it has; this is for one that hangs.
                 status = process.wait(seconds + GRACE)
@@ -207,9 +279,14 @@ def run_job(course: bytes, request: bytes, seconds: float) -> str:
                 return Result("timeout", reason=f"not done within {seconds:g} seconds").to_json()
             finally:
                 _end(process)
+                _running.discard(process)
         if (folder / "result.json").is_file():
             return (folder / "result.json").read_text(encoding="utf-8")
         return _failed(status, (folder / "log").read_bytes()).to_json()
+
+
+_running: set[subprocess.Popen[bytes]] = set()
+"""The jobs' processes in this one."""
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -228,13 +305,13 @@ def _failed(status: int, log: bytes) -> Result:
 
 
 def _results(
-    course: bytes, waiting: list[tuple[str, str, bytes]], settings: Settings
-) -> Iterator[tuple[str, str, Result]]:
-    """(student, digest, result) as jobs end."""
+    course: bytes, waiting: list[tuple[str, bytes]], settings: Settings
+) -> Generator[tuple[str, Result], None, None]:
+    """(student, result) as jobs end."""
     pool = _DaskPool(settings.scheduler) if settings.scheduler else _ThreadPool(settings.workers)
     with pool:
-        for (student, digest), text in pool.results(course, waiting, settings.seconds):
-            yield student, digest, _read_result(text)
+        for student, text in pool.results(course, waiting, settings.seconds):
+            yield student, _read_result(text)
 
 
 def _read_result(text: str | Exception) -> Result:
@@ -253,22 +330,29 @@ class _ThreadPool:
 
     def __init__(self, workers: int) -> None:
         self.executor = ThreadPoolExecutor(workers)
+        self.jobs: dict[Future[str], str] = {}
 
     def results(
-        self, course: bytes, waiting: list[tuple[str, str, bytes]], seconds: float
-    ) -> Iterator[tuple[tuple[str, str], str | Exception]]:
-        jobs: dict[Future[str], tuple[str, str]] = {
-            self.executor.submit(run_job, course, request, seconds): (student, digest)
-            for student, digest, request in waiting
+        self, course: bytes, waiting: list[tuple[str, bytes]], seconds: float
+    ) -> Iterator[tuple[str, str | Exception]]:
+        self.jobs = {
+            self.executor.submit(run_job, course, request, seconds): student
+            for student, request in waiting
         }
-        for job in as_completed(jobs):
-            yield jobs[job], job.exception() or job.result()  # type: ignore[misc]
+        for job in as_completed(self.jobs):
+            yield self.jobs[job], job.exception() or job.result()  # type: ignore[misc]
 
     def __enter__(self) -> _ThreadPool:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.executor.shutdown(cancel_futures=True)
+        """After Ctrl-C, or an error of ours, nothing runs on."""
+        self.executor.shutdown(wait=False, cancel_futures=True)
+        while not all(job.done() for job in self.jobs):
+            for process in list(_running):
+                _end(process)
+            time.sleep(0.05)
+        self.executor.shutdown()
 
 
 class _DaskPool:
@@ -279,15 +363,12 @@ class _DaskPool:
         self.client = self.distributed.Client(address, timeout=20)
 
     def results(
-        self, course: bytes, waiting: list[tuple[str, str, bytes]], seconds: float
-    ) -> Iterator[tuple[tuple[str, str], str | Exception]]:
+        self, course: bytes, waiting: list[tuple[str, bytes]], seconds: float
+    ) -> Iterator[tuple[str, str | Exception]]:
         shared = self.client.scatter(course, broadcast=True, hash=False)
         jobs = {
-            self.client.submit(run_job, shared, request, seconds, pure=False, retries=1): (
-                student,
-                digest,
-            )
-            for student, digest, request in waiting
+            self.client.submit(run_job, shared, request, seconds, pure=False, retries=1): student
+            for student, request in waiting
         }
         for job in self.distributed.as_completed(jobs):
             yield jobs[job], job.exception() or job.result()
@@ -305,9 +386,11 @@ def without_submission(student: str) -> Row:
 
 
 __all__ = [
+    "ORIGINS",
     "Row",
     "Settings",
     "Store",
+    "changes",
     "grade_class",
     "pack_course",
     "run_job",

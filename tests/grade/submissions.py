@@ -319,6 +319,7 @@ def bombs() -> dict[str, Case]:
         "interrupts-caught": ("partial", full, "could not be stopped"),
         "signals-ignored": ("partial", full, "could not be stopped"),
         "stops-itself": ("partial", full, "could not be stopped"),
+        "quits": ("partial", full, "the kernel died in cell"),
         "output": ("graded", full, "the rest was dropped"),
         "output-then-on": ("graded", full, "the rest was dropped"),
     }
