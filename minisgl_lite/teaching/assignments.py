@@ -4,7 +4,7 @@ from __future__ import annotations
 
 ASSIGNMENTS: dict[str, tuple[str, ...]] = {
     "storage": ("pages-and-slots",),
-    "reuse": ("prefixes",),
+    "reuse": ("prefixes", "find-it"),
 }
 """Notebooks of ``solutions/`` by assignment, about four hours each."""
 
