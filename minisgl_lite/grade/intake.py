@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..utils import require
+from .oddities import oddities
 
 MAX_BYTES = 20 * 2**20
 """Of one notebook."""
@@ -126,6 +127,7 @@ def put_in_order(content: bytes, released: Any) -> tuple[bytes, list[str]]:
     if not seen:
         raise Unreadable("it has none of the assignment's cells")
     flags += [f"cell {i} is missing" for i in ours if i not in seen and not i.endswith("-text")]
+    flags += oddities(notebook, released)
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     return nbformat.writes(notebook).encode(), flags
 

@@ -29,7 +29,9 @@ from ..utils import require
 from . import sandbox
 from .intake import Submission, Unreadable, put_in_order
 from .job import Cell, Result
+from .oddities import claims
 
+JOB = [sys.executable, "-m", "minisgl_lite.grade.job"]
 GRACE = 60.0
 """Seconds beyond its time after which a job is ended from outside."""
 
@@ -143,12 +145,22 @@ def grade_class(
         else:
             waiting.append((student, request))
     flags = {submission.student: submission.flags for submission in submissions}
+    claimed = {submission.student: submission.notebooks for submission in submissions}
     with contextlib.closing(_results(packed, waiting, settings)) as results:
         for student, result in progress(results, len(waiting)):
-            result.flags = [*flags[student], *result.flags]
+            result.flags = [*flags[student], *result.flags, *_unearned(claimed[student], result)]
             rows[student] = Row(student, result, origins[student])
             store.write(rows[student])
     return [rows[submission.student] for submission in submissions]
+
+
+def _unearned(notebooks: dict[str, bytes], result: Result) -> list[str]:
+    """Outputs that were handed in and say done of what the judge found wrong."""
+    said: set[str] = set()
+    for content in notebooks.values():
+        said |= claims(content)
+    wrong = {cell.exercise for i, cell in result.cells.items() if cell.score == 0 and "check" in i}
+    return [f"its stored output says done of {name}" for name in sorted(said & wrong)]
 
 
 def _done(row: Row) -> bool:
@@ -264,7 +276,7 @@ def run_job(course: bytes, request: bytes, seconds: float) -> str:
         (folder / "log").touch(mode=0o600)  # the kernel inherits it, and must not read it
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
-                [*outside, sys.executable, "-m", "minisgl_lite.grade.job", *arguments],
+                [*outside, *JOB, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

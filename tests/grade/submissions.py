@@ -142,6 +142,23 @@ for _ in range(2):
 def page_slots(*args): return None
 """,
 }
+FLAGS = {
+    "prints-the-line": "writes a verdict's line",
+    "uses-the-counterpart": "",
+    "equals-everything": "compares in a way of its own",
+    "patches-asserts": "reaches into the checks",
+    "sends-a-verdict": "names the judge's socket",
+    "looks-for-the-solution": "looks for files",
+    "transforms-its-input": "changes the notebook's shell",
+    "hooks-the-kernel": "changes the notebook's shell",
+    "hooks-the-import": "changes how Python imports",
+    "leaves-an-exit-handler": "runs something at exit",
+    "changes-the-package": "changes builtins or modules",
+    "hides-its-errors": "changes how Python imports or reports",
+    "never-stops-asking": "opens a socket or threads",
+}
+"""What the cell's flag says of each."""
+
 BOMBS = {
     "memory": "x = bytearray(1 << 40)",
     "memory-slowly": "x = []\nwhile True:\n    x.append(b'x' * 10 ** 8)",
@@ -302,13 +319,18 @@ def few() -> dict[str, Case]:
 
 def cheats() -> dict[str, Case]:
     """No trick earns a point."""
-    cases = {
-        name: Case(file(answered(answer=source)), "graded", 0) for name, source in CHEATS.items()
-    }
+    cases = {}
+    for name, source in CHEATS.items():
+        flag = f"cell page-slots-answer {FLAGS[name]}" if FLAGS[name] else ""
+        cases[name] = Case(file(answered(answer=source)), "graded", 0, flag)
     full = points()
     return cases | {
-        "outputs-by-hand": Case(file(answered(_outputs_by_hand)), "graded", full),
-        "another-id": Case(file(answered(_another_id)), "graded", None),
+        "outputs-by-hand": Case(
+            file(answered(_outputs_by_hand)), "graded", full, "stored output says done of kv-budget"
+        ),
+        "another-id": Case(
+            file(answered(_another_id)), "graded", full, "pool-views-check: the locked text"
+        ),
     }
 
 
