@@ -68,10 +68,13 @@ def _draw(rng: random.Random) -> dict[str, Any]:
             "turns": second + 5,
         }
         try:
-            stolen = [fault for fault in _faults(numbers) if fault.kind == "evicted-in-use"]
+            faults = _faults(numbers)
         except Exception:
             continue  # without locks a run may break down; this one is no exercise
-        if len(stolen) == 1 and stolen[0].turn < numbers["turns"]:
+        stolen = [fault.turn for fault in faults if fault.kind == "evicted-in-use"]
+        read = [fault.turn for fault in faults if fault.kind == "stale-read"]
+        # One page, and its reader goes on reading it.
+        if len(stolen) == 1 and max(read, default=0) > stolen[0]:
             return numbers
 
 
