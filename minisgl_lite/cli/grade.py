@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 import tempfile
 import time
@@ -56,8 +57,19 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-sandbox", action="store_true", help="trust every submission")
 
 
+def _with_utf8() -> None:
+    """Where the locale can't name every student, begin again in Python's UTF-8 mode."""
+    if sys.getfilesystemencoding().lower() == "utf-8":
+        return
+    if sys.argv[1:2] not in (["grade"], ["regrade"]) or sys.flags.utf8_mode:
+        raise ValueError("this locale can't name every student; set PYTHONUTF8=1.")
+    os.environ["PYTHONUTF8"] = "1"
+    os.execv(sys.executable, [sys.executable, "-m", "minisgl_lite", *sys.argv[1:]])
+
+
 def run(args: argparse.Namespace) -> int:
     """Grade, write the reports, return the exit code."""
+    _with_utf8()
     if args.validate is not None:
         return _validate(args)
     _grade(args)
@@ -66,6 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
 def run_again(args: argparse.Namespace) -> int:
     """Grade all anew and print whose mark changed."""
+    _with_utf8()
     from minisgl_lite.grade.run import changes
 
     before = _grade(args)

@@ -47,7 +47,8 @@ def read_class(folder: Path, assignment: str, names: tuple[str, ...]) -> list[Su
 
 
 def _read_one(path: Path, assignment: str, names: tuple[str, ...]) -> Submission:
-    submission = Submission(path.name)
+    # Bytes that are no UTF-8 can't stand in a gradebook; they are spelled out.
+    submission = Submission(os.fsencode(path.name).decode("utf-8", "backslashreplace"))
     try:
         if path.is_symlink():
             submission.problem = "the folder is a symbolic link; links are not followed"

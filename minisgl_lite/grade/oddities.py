@@ -43,10 +43,4 @@ def oddities(notebook: Any, released: Any) -> Iterator[str]:
                 yield f"cell {cell.id} {what}"
 
 
-def claims(content: bytes) -> set[str]:
-    """The exercises that outputs stored in a notebook's file call done."""
-    text = content.decode("utf-8", "replace")
-    return set(re.findall(r'"done: ([a-z0-9-]+)(?:\\n)?"', text))
-
-
-__all__ = ["claims", "oddities"]
+__all__ = ["oddities"]

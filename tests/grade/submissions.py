@@ -325,9 +325,7 @@ def cheats() -> dict[str, Case]:
         cases[name] = Case(file(answered(answer=source)), "graded", 0, flag)
     full = points()
     return cases | {
-        "outputs-by-hand": Case(
-            file(answered(_outputs_by_hand)), "graded", full, "stored output says done of kv-budget"
-        ),
+        "outputs-by-hand": Case(file(answered(_outputs_by_hand)), "graded", full),
         "another-id": Case(
             file(answered(_another_id)), "graded", full, "pool-views-check: the locked text"
         ),

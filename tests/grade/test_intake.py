@@ -108,6 +108,13 @@ def test_what_was_tampered_with_is_flagged(change: Any, flag: str) -> None:
     assert notebook.metadata.kernelspec.language == "python"
 
 
+def test_what_an_answer_has_no_use_for_is_flagged() -> None:
+    def answer(notebook: Any, cells: Any) -> None:
+        cells["page-slots-answer"].source += "\nimport atexit\natexit.register(print)"
+
+    assert ordered(handed_in(answer))[1] == ["cell page-slots-answer runs something at exit"]
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -155,6 +162,12 @@ def test_every_entry_of_a_folder_is_somebodys(tmp_path: Path) -> None:
     assert "symbolic link" in found["inner-link"].problem
     assert "this is a file" in found["file.txt"].problem
     assert "is there" in found["nobody"].problem
+
+
+def test_a_name_that_is_no_utf8_is_spelled_out(tmp_path: Path) -> None:
+    os.makedirs(os.fsencode(tmp_path) + b"/Jos\xe9")
+    (submission,) = read_class(tmp_path, "storage", (NAME,))
+    assert submission.student == "Jos\\xe9"
 
 
 def test_an_enormous_notebook_is_not_read(tmp_path: Path) -> None:
