@@ -9,11 +9,12 @@ import csv
 from pathlib import Path
 
 import pytest
+from nbgrader.api import Gradebook
 
 from minisgl_lite.cli import main
 from minisgl_lite.grade import sandbox
 
-from .submissions import Case, few, many, write
+from .submissions import NAME, Case, few, many, write
 
 NO_SANDBOX = f"no sandbox here: {', '.join(sandbox.missing())} missing"
 pytestmark = pytest.mark.skipif(bool(sandbox.missing()), reason=NO_SANDBOX)
@@ -41,7 +42,7 @@ def assert_rows(rows: list[dict[str, str]], cases: dict[str, Case]) -> None:
 def test_a_small_class_gets_its_rows_the_same_with_any_number_of_workers(tmp_path: Path) -> None:
     cases = few()
     status, rows = grade(tmp_path, cases, "--workers", "2")
-    assert status == 1  # two of them need attention
+    assert status == 1  # three of them need attention
     assert_rows(rows, cases)
     book = (tmp_path / "out" / "gradebook.csv").read_bytes()
     pages = {p.name: p.read_bytes() for p in (tmp_path / "out" / "feedback").iterdir()}
@@ -52,6 +53,11 @@ def test_a_small_class_gets_its_rows_the_same_with_any_number_of_workers(tmp_pat
     after = {p: p.stat().st_mtime_ns for p in (tmp_path / "out" / "results").iterdir()}
     unchanged = [path for path in before if before[path] == after[path]]
     assert len(unchanged) == sum(case.status == "graded" for case in cases.values())
+    with Gradebook(f"sqlite:///{tmp_path / 'out' / 'gradebook.db'}") as gradebook:
+        scores = {s.student.id: s.score for s in gradebook.assignment_submissions(NAME)}
+    assert scores["right"] == cases["right"].score
+    text = "".join(page.decode() for page in pages.values())
+    assert "free-pages" in text and "Traceback" not in text
 
 
 @pytest.mark.grading
@@ -59,6 +65,63 @@ def test_every_submission_gets_its_row(tmp_path: Path) -> None:
     cases = many()
     _, rows = grade(tmp_path, cases, "--workers", "2", "--timeout", "180")
     assert_rows(rows, cases)
+
+
+@pytest.mark.grading
+def test_a_notebook_that_is_missing_is_not_known_and_no_zero(tmp_path: Path) -> None:
+    write(tmp_path / "in", {"one-of-them": few()["right"]})
+    out = tmp_path / "out"
+    assert main(["grade", str(tmp_path / "in"), "--assignment", "storage", "--out", str(out)]) == 1
+    with (out / "gradebook.csv").open(encoding="utf-8", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["status"], row["score"]) == ("partial", "4")
+    assert "is missing" in row["flags"] and "its notebook is missing" in row["reason"]
+    assert float(row["max"]) > 26  # what pages-and-slots alone is worth
+
+
+@pytest.mark.grading
+def test_regrade_says_whose_mark_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cases = few()
+    write(tmp_path / "in", {"ada": cases["stub"], "bob": cases["right"]})
+    command = [str(tmp_path / "in"), "--assignment", "pages-and-slots"]
+    command += ["--out", str(tmp_path / "out")]
+    assert main(["grade", *command]) == 0
+    notebook = tmp_path / "in" / "ada" / "pages-and-slots.ipynb"
+    notebook.write_bytes(cases["right"].files["pages-and-slots.ipynb"])
+    capsys.readouterr()
+    assert main(["regrade", *command]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "ada: 0 -> 4 (page-slots 0 -> 4): the submission changed"
+
+
+@pytest.mark.grading
+def test_validate_proves_solutions_and_stubs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["grade", "--validate", "pages-and-slots"]) == 0
+    solutions, stubs = capsys.readouterr().out.splitlines()
+    assert solutions.split()[1] == solutions.split()[3] != "0"
+    assert stubs.startswith("stubs: 0 of ")
+
+
+@pytest.mark.grading
+@pytest.mark.parametrize("workers", ["1", "4"])
+def test_any_number_of_workers_gives_the_same_gradebook(tmp_path: Path, workers: str) -> None:
+    cases = few()
+    grade(tmp_path, cases, "--workers", "2")
+    out = tmp_path / "again"
+    command = [str(tmp_path / "in"), "--assignment", "pages-and-slots", "--out", str(out)]
+    main(["grade", *command, "--workers", workers])
+    for name in ("gradebook.csv", "summary.html", "feedback/0001.html"):
+        assert (out / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["grade"], ["grade", "in", "--out", "o"], ["regrade"], ["grade", "--validate", "none"]],
+)
+def test_a_command_that_lacks_something_is_wrong(arguments: list[str]) -> None:
+    assert main(arguments) == 2
 
 
 def test_without_a_sandbox_the_command_stops_and_says_how_to_get_one(
