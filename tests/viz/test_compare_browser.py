@@ -178,5 +178,5 @@ def test_equal_runs_say_so(open_view: Any, pair: Any) -> None:
 def test_the_table_of_the_step_has_both_runs(open_view: Any, pair: Any) -> None:
     view = open_view(compare(*pair, labels=LABELS), forced_colors="active")
     view.settle()
-    assert view.tab.locator(".kvv-tables h4").all_inner_texts() == list(LABELS)
+    assert view.tab.locator(".kvv-whose").all_inner_texts() == list(LABELS)
     assert view.tab.locator(".kvv-tables table").count() == 4

@@ -265,7 +265,7 @@ export function createCompare(root, { options, traces }) {
     timeline.mark(firstStop(), pair.stops.length);
     setAttr(firstButton, "aria-pressed", index === firstStop());
     SIDES.forEach((side) => panels.update(views[side], side));
-    if (!tables.hidden) tables.replaceChildren(...SIDES.flatMap((side) => [el("h4", { text: labels[side] }), ...stepTables(views[side])]));
+    if (!tables.hidden) tables.replaceChildren(...SIDES.flatMap((side) => [el("p", { class: "kvv-whose" }, [el("b", { text: labels[side] })]), ...stepTables(views[side])]));
     link();
     page.moved();
   }

@@ -63,8 +63,10 @@ export function createGrid(options) {
     box.h = Math.min(box.h, root.clientHeight || box.h);
     canvas.style.width = `${box.w}px`;
     canvas.style.height = `${box.h}px`;
-    setAttr(root, "aria-rowcount", geo.n ? geo.lines : 0);
-    setAttr(root, "aria-colcount", Math.min(geo.n, geo.perLine));
+    for (const [name, value] of [["aria-rowcount", geo.lines], ["aria-colcount", Math.min(geo.n, geo.perLine)]]) {
+      if (geo.n) setAttr(root, name, value);
+      else root.removeAttribute(name);
+    }
     if (active >= geo.n) active = Math.max(0, geo.n - 1);
     scroll = { x: root.scrollLeft, y: root.scrollTop };
     place();
@@ -133,7 +135,9 @@ export function createGrid(options) {
   /** Put the active element over the active cell. */
   function place() {
     const cell = cells[current];
-    cell.hidden = geo.n === 0;
+    // A grid without cells is none.
+    setAttr(root, "role", geo.n ? "grid" : "group");
+    cell.hidden = row.hidden = geo.n === 0;
     if (geo.n === 0) return;
     frame(cell, active);
     setAttr(cell, "tabindex", "0");
