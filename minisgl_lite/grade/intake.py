@@ -150,7 +150,7 @@ def _parse(content: bytes, nbformat: Any) -> Any:
         if not isinstance(cell, dict) or not isinstance(cell.get("source", ""), str):
             raise Unreadable(f"its cell {number} is no cell")
         cell.setdefault("metadata", {})
-        cell.setdefault("source", "")
+        cell["source"] = cell.get("source", "").replace("\r\n", "\n")
         cell.setdefault("id", f"cell-{number}")
     return notebook
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -226,8 +227,9 @@ def _request(
     return json.dumps(request, sort_keys=True).encode(), ""
 
 
+@functools.cache
 def _files() -> bytes:
-    """The package's own text."""
+    """The package's own text, as it was when first asked."""
     digest = hashlib.sha256()
     root = Path(minisgl_lite.__file__).parent
     for path in sorted(root.rglob("*.py")):

@@ -158,6 +158,12 @@ FLAGS = {
     "never-stops-asking": "opens a socket or threads",
 }
 """What the cell's flag says of each."""
+SPOILT: dict[str, tuple[str, float | None]] = {
+    "patches-asserts": ("partial", None),
+    "hooks-the-kernel": ("timeout", None),
+    "never-stops-asking": ("partial", None),
+}
+"""Those that break their own judging: nothing is earned, and some of it isn't known."""
 
 BOMBS = {
     "memory": "x = bytearray(1 << 40)",
@@ -322,7 +328,8 @@ def cheats() -> dict[str, Case]:
     cases = {}
     for name, source in CHEATS.items():
         flag = f"cell page-slots-answer {FLAGS[name]}" if FLAGS[name] else ""
-        cases[name] = Case(file(answered(answer=source)), "graded", 0, flag)
+        status, score = SPOILT.get(name, ("graded", 0))
+        cases[name] = Case(file(answered(answer=source)), status, score, flag)
     full = points()
     return cases | {
         "outputs-by-hand": Case(file(answered(_outputs_by_hand)), "graded", full),

@@ -8,8 +8,10 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import nbformat
 import pytest
 from nbgrader.api import Gradebook
+from nbgrader.utils import determine_grade
 
 from minisgl_lite.cli import main
 from minisgl_lite.grade import sandbox
@@ -39,6 +41,17 @@ def assert_rows(rows: list[dict[str, str]], cases: dict[str, Case]) -> None:
         assert case.words in row["flags"] + row["reason"], row
 
 
+def stock_nbgrader(out: Path, student: str) -> float:
+    """What nbgrader itself reads off the executed notebook for page-slots: it ran, so it is right.
+
+    The row of ``prints`` says 0.
+    """
+    path = out / "autograded" / student / NAME / f"{NAME}.ipynb"
+    cells = {cell.id: cell for cell in nbformat.read(path, as_version=4).cells}
+    score, _ = determine_grade(cells["page-slots-check"])
+    return float(score)
+
+
 def test_a_small_class_gets_its_rows_the_same_with_any_number_of_workers(tmp_path: Path) -> None:
     cases = few()
     status, rows = grade(tmp_path, cases, "--workers", "2")
@@ -56,6 +69,7 @@ def test_a_small_class_gets_its_rows_the_same_with_any_number_of_workers(tmp_pat
     with Gradebook(f"sqlite:///{tmp_path / 'out' / 'gradebook.db'}") as gradebook:
         scores = {s.student.id: s.score for s in gradebook.assignment_submissions(NAME)}
     assert scores["right"] == cases["right"].score
+    assert stock_nbgrader(tmp_path / "out", "prints") == cases["right"].score != 0
     text = "".join(page.decode() for page in pages.values())
     assert "free-pages" in text and "Traceback" not in text
 
