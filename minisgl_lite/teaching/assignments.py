@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 ASSIGNMENTS: dict[str, tuple[str, ...]] = {
-    "storage": ("pages-and-slots",),
+    "storage": ("pages-and-slots", "one-step"),
     "reuse": ("prefixes", "find-it"),
 }
 """Notebooks of ``solutions/`` by assignment, about four hours each."""

@@ -51,7 +51,7 @@ class ByStrides(Reference):
     def store_kv(
         self, k: torch.Tensor, v: torch.Tensor, out_loc: torch.Tensor, layer_id: int
     ) -> None:
-        pages, layers, _, page_size, heads, dim = self._pages.shape
+        _, layers, _, page_size, heads, dim = self._pages.shape
         token = heads * dim
         for t, slot in enumerate(out_loc.tolist()):
             page, place = divmod(slot, page_size)
