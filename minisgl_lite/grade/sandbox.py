@@ -97,8 +97,10 @@ def around_job(runtime: Path, limits: Limits = Limits()) -> list[str]:
     The folder becomes one in memory, of limited size: it is the one place of the host that the
     kernel can write to. All that the job starts ends with it, and it ends with who started it.
     """
+    # Root needs its rights to hand the folder over; anybody else's bubblewrap refuses to have any.
+    rights = ["--cap-add", "ALL"] if os.getuid() == 0 else []
     return [
-        *("bwrap", "--die-with-parent", "--cap-add", "ALL", "--unshare-pid"),
+        *("bwrap", "--die-with-parent", *rights, "--unshare-pid"),
         *("--dev-bind", "/", "/", "--proc", "/proc"),
         *("--perms", "0700", "--size", str(limits.sockets), "--tmpfs", str(runtime), "--"),
     ]

@@ -335,3 +335,32 @@ def test_the_package_beside_a_learners_copy_is_hidden(
     place = command.index(str(installed))
     assert command[place - 1] == "--tmpfs"
     assert place > command.index(str(tmp_path / "venv"))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can try what another account may do")
+def test_a_grader_without_rights_builds_the_same_walls(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = host.secret.parent  # open to all accounts
+    for name in ("kernel-1", "learner"):
+        (folder / name).mkdir()
+        os.chown(folder / name, 61500, 61500)
+    monkeypatch.setattr(os, "getuid", lambda: 61500)
+    monkeypatch.setattr(sys, "prefix", "/usr/share")
+    monkeypatch.setattr(sys, "base_prefix", "/usr/share")
+    outside = around_job(folder / "kernel-1", SMALL)
+    inside = walls(folder / "kernel-1", folder / "learner", SMALL)
+    account = ["setpriv", "--reuid=61500", "--regid=61500", "--clear-groups"]
+    script = f"""
+id -u; touch {folder}/kernel-1/x && echo sockets; cat {host.secret} || echo hidden
+touch /usr/x || echo read-only; for i in $(seq 40); do sleep 1 & done; wait; echo forked
+"""
+    result = subprocess.run(
+        [*account, *outside, *inside, "sh", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert result.stdout.split() == ["61500", "sockets", "hidden", "read-only"], result.stderr
+    assert "Cannot fork" in result.stderr
