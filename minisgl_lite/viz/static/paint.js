@@ -102,7 +102,7 @@ export class Raster {
     if (t.cross) this.crossed(x + b, y + b, x1 - b, y1 - b, t.cross, one);
     if (t.bar) this.rect(x + b, y1 - b - 2 * one, x1 - b, y1 - b, t.bar);
     if (t.rule) this.rect(x - one, y - one, x + one, y1 + one, t.rule);
-    if (t.notch) this.corner(x, y, Math.round((big ? 8 : 5) * d), t.notch, this.ground, one);
+    if (t.notch) this.corner(x, y, Math.round((big ? 8 : 5) * d), t.notch, this.ground, big ? 2 * one : one);
     const dot = t.dot || t.ring;
     if (dot && !big) this.rect(x + (w >> 1), y + (h >> 1), x1 - b - one, y1 - b - one, dot);
   }
