@@ -23,6 +23,7 @@ from .judging import Record
 ASSIGNMENT = "assignment"
 STUDENT = "student"
 """The neutral id under which each submission is graded."""
+NOT_THERE = "its notebook is missing or can't be read"
 OUTPUT_BYTES = 2**20
 """What is kept of all that a notebook's cells write."""
 
@@ -201,11 +202,15 @@ class Course:
         self._convert(converters.Autograde, config)
 
     def grades(self, student: str) -> dict[str, Graded]:
-        """Each graded cell's score, by grade_id."""
+        """Each graded cell's score, by grade_id. nbgrader's 0 for a notebook that it was not given
+        is not known here."""
+        there = {path.stem for path in self.submitted(student).glob("*.ipynb")}
         with self._gradebook() as gradebook:
             submission = gradebook.find_submission(ASSIGNMENT, student)
             found = {
-                grade.name: Graded(
+                grade.name: Graded(None, grade.max_score, False, NOT_THERE)
+                if notebook.name not in there
+                else Graded(
                     grade.auto_score if grade.manual_score is None else grade.manual_score,
                     grade.max_score,
                     grade.needs_manual_grade and grade.name.endswith("-answer"),

@@ -27,7 +27,6 @@ from .distribution import write_distribution
 from .judging import Record, judge_at
 
 KERNEL = "minisgl-sandbox"
-NOT_THERE = "its notebook is missing or can't be read"
 STATUSES = ("graded", "partial", "error", "timeout", "killed")
 
 
@@ -190,10 +189,6 @@ def _result(course: Course, record: Record) -> Result:
         cells[grade_id] = Cell(
             exercise, graded.score, graded.max_score, graded.reason, misconception, graded.manual
         )
-    for grade_id, (points, _) in course.worth().items():
-        if grade_id not in cells:  # nbgrader leaves out what it was not given
-            exercise = grade_id.rpartition("-")[0]
-            cells[grade_id] = Cell(exercise, None, points, NOT_THERE)
     result = Result("graded", cells, [*record.flags, *course.flags])
     result.notebooks = course.executed(STUDENT)
     unknown = result.unknown
