@@ -1,4 +1,4 @@
-"""A JupyterLab on the loopback address, its files in a folder of the test's own."""
+"""JupyterLab, with Notebook 7, on the loopback address; its files in a folder of the test's own."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ class Lab:
     address: str
     folder: Path
 
-    def url(self, notebook: str) -> str:
-        return f"{self.address}/lab/tree/{notebook}?token={TOKEN}"
+    def url(self, notebook: str, front_end: str) -> str:
+        """``front_end``: ``lab/tree`` is JupyterLab, ``notebooks`` is Notebook 7."""
+        return f"{self.address}/{front_end}/{notebook}?token={TOKEN}"
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +49,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         "LabApp.news_url": "",
         "LabApp.check_for_updates_class": "jupyterlab.NeverCheckForUpdate",
         "LabApp.expose_app_in_browser": True,
+        "JupyterNotebookApp.expose_app_in_browser": True,
     }
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
     command += [f"--{name}={value}" for name, value in options.items()]

@@ -1,4 +1,4 @@
-"""The page in JupyterLab with a live kernel: what is typed there is decoded by the engine."""
+"""The page in JupyterLab and in Notebook 7, with a live kernel: what is typed there is decoded."""
 
 from __future__ import annotations
 
@@ -53,11 +53,13 @@ def page_timeout() -> type[Exception]:
     return TimeoutError
 
 
-@pytest.fixture(scope="module")
-def page(lab: Lab, chromium: Any) -> Iterator[Any]:
-    """The notebook open in JupyterLab, all its cells run."""
+@pytest.fixture(scope="module", params=["lab/tree", "notebooks"])
+def page(lab: Lab, chromium: Any, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The notebook open in JupyterLab, or in Notebook 7, all its cells run."""
+    if request.param == "notebooks":
+        pytest.importorskip("notebook")
     page = chromium.new_page(viewport={"width": 1400, "height": 1000})
-    page.goto(lab.url(NOTEBOOK))
+    page.goto(lab.url(NOTEBOOK, request.param))
     page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=RUN_ALL_LIMIT)
     run_all_cells(page)
     yield page
