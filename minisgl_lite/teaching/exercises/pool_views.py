@@ -85,8 +85,10 @@ class _Trial:
         """Every number of the pool through the views that were taken first."""
         for layer in range(self.layers):
             for kv in (0, 1):
-                self._view(layer, kv)
+                before = self._view(layer, kv)
                 values = self.numbers(self.pages, self.page_size, self.heads, self.dim)
+                # Memory that was used before can hold the very same numbers.
+                values = torch.where(before == values, values + 1, values)
                 self.views[layer][kv].write([(0, self.pages)], values)
                 self.held[:, layer, kv] = values
                 if not torch.equal(self._view(layer, kv), values):
