@@ -140,23 +140,26 @@ function pageLines(refuse, req, f) {
   } else lines.push(say("why.wait.need.bare", { uid: req.uid, need: number(refuse.need) }));
   const free = state.free.length * P;
   const cached = evictableTokens(state.tree);
-  const values = { available: number(refuse.available), free: number(free), pages: number(state.free.length), cached: number(cached) };
-  lines.push(say(free + cached === refuse.available ? "why.wait.available" : "why.wait.available.bare", values));
+  // Compared again once its own hit was locked: what was told is what was left then.
+  const locks = pathTokens(state.tree, promptOf(req), hit);
+  const again = locks > 0 && refuse.available === free + cached - locks && refuse.need + refuse.reserved <= free + cached;
+  const available = again ? free + cached : refuse.available;
+  const values = { available: number(available), free: number(free), pages: number(state.free.length), cached: number(cached) };
+  lines.push(say(free + cached === available ? "why.wait.available" : "why.wait.available.bare", values));
   if (refuse.reserved) {
     const promised = promises(f);
     const sum = promised.reduce((n, part) => n + part.n, 0);
     const list = promised.filter((part) => part.n).map((part) => `r${part.uid}: ${number(part.n)}`).join(", ");
     lines.push(say(sum === refuse.reserved ? "why.wait.reserved" : "why.wait.reserved.bare", { reserved: number(refuse.reserved), list }));
   }
-  const short = refuse.need + refuse.reserved - refuse.available;
-  const sums = { need: number(refuse.need), reserved: number(refuse.reserved), available: number(refuse.available) };
+  const short = refuse.need + refuse.reserved - available;
+  const sums = { need: number(refuse.need), reserved: number(refuse.reserved), available: number(available) };
   const more = refuse.reserved ? ".reserved" : "";
   if (short > 0) lines.push(say(`why.wait.short${more}`, { ...sums, short: number(short) }));
   else {
     // It would fit if its own hit were not locked for it first.
-    const locks = pathTokens(state.tree, promptOf(req), hit);
-    if (refuse.need + refuse.reserved <= refuse.available - locks) return [];
-    lines.push(say(`why.wait.lock${more}`, { ...sums, locks: number(locks), left: number(refuse.available - locks) }));
+    if (refuse.need + refuse.reserved <= available - locks) return [];
+    lines.push(say(`why.wait.lock${more}`, { ...sums, locks: number(locks), left: number(available - locks) }));
   }
   return lines;
 
