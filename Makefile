@@ -1,6 +1,6 @@
 # Everything happens in .venv, which the first target makes. Another Python: make book PYTHON=…
 .DEFAULT_GOAL := help
-.PHONY: help book test lab lint fuzz exhaustive test-grading gpu-check reference bench-view vendor clean
+.PHONY: help book test lab lint fuzz exhaustive test-grading mutation gpu-check reference bench-view vendor clean
 
 RUN = @PYTHON="$(PYTHON)" sh .ci/python .ci/make.py
 
@@ -27,6 +27,9 @@ exhaustive: ## Every stream of small worlds, under sanitizer and integrity (abou
 
 test-grading: ## Many honest and hostile submissions, each in its sandbox (5 minutes)
 	$(RUN) test-grading
+
+mutation: ## Small changes to the exercises' right answers, each checked; writes the table (minutes)
+	$(RUN) mutation
 
 gpu-check: ## Kernels, graphs and speed on the GPU that is here (4 minutes; says so where none is)
 	$(RUN) gpu-check

@@ -288,6 +288,12 @@ def exhaustive(arguments: Sequence[str]) -> int:
     return call([PYTHON, "-m", "tests.exhaustive", *arguments])
 
 
+def mutation(arguments: Sequence[str]) -> int:
+    with environment.alone():
+        environment.ensure()
+    return call([PYTHON, "-m", "tests.teaching.exercises.mutation", *arguments])
+
+
 def gpu_check(_: Sequence[str]) -> int:
     with environment.alone():
         environment.ensure()
@@ -333,6 +339,7 @@ TARGETS: dict[str, Callable[[Sequence[str]], int]] = {
     "gpu-check": gpu_check,
     "lab": lab,
     "lint": lint,
+    "mutation": mutation,
     "reference": reference,
     "test": test,
     "vendor": vendor,
