@@ -23,6 +23,7 @@ from minisgl_lite.teaching.checks import (
     hint,
     load_exercises,
     notebook,
+    show_run,
     verdict_on,
 )
 from minisgl_lite.teaching.checks.judge import judge
@@ -30,6 +31,7 @@ from minisgl_lite.teaching.checks.learner import Link
 from minisgl_lite.teaching.checks.serve import Server
 from minisgl_lite.teaching.checks.wire import Handle, WireError, pack, parse, unpack
 from minisgl_lite.teaching.checks.withheld import CounterpartUsed, withheld
+from minisgl_lite.trace import Trace
 
 # ---- values on their way ----------------------------------------------------------------------
 
@@ -343,6 +345,32 @@ def test_hints_come_one_by_one(
         hint("page-slots")
     lines = capsys.readouterr().out.splitlines()
     assert [line[:12] for line in lines] == [f"Hint {n} of 3:"[:12] for n in (1, 2, 3, 3)]
+
+
+def test_a_run_with_the_learners_code_is_shown_as_far_as_it_went(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def page_numbers(starts: list[int], page_size: int, count: int) -> torch.Tensor:
+        return right([start * page_size for start in starts], page_size, count)
+
+    shown: dict[str, tuple[str, int]] = {}
+    for answer in (stub, right, page_numbers, lambda *args: [0]):
+        monkeypatch.setitem(globals(), "page_slots", answer)
+        view = show_run("page-slots", panels=["pool"])
+        frames = 0 if view is None else len(Trace.from_widget(view.trace))
+        shown[answer.__name__] = (capsys.readouterr().out, frames)
+    assert shown["stub"] == ("not done yet: page-slots\n", 0)
+    assert shown["right"][0] == "" and shown["right"][1] > 20
+    said, frames = shown["page_numbers"]
+    # What would be written outside of the pool can't be drawn.
+    assert said.startswith("wrong: page-slots: step 1 fails") and "outside the pool" in said
+    assert 0 < frames < shown["right"][1]
+    assert "a tensor is wanted" in shown["<lambda>"][0]
+    monkeypatch.setenv(notebook.JUDGE, "/nowhere")
+    assert show_run("page-slots") is None
+    monkeypatch.delenv(notebook.JUDGE)
+    with pytest.raises(ValueError, match="'kv-budget' has no run to show"):
+        show_run("kv-budget")
 
 
 def test_an_unknown_exercise_is_named_with_the_known_ones() -> None:

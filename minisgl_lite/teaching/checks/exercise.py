@@ -71,6 +71,7 @@ class Exercise:
         difficulty: 1 to 3. ``minutes``: expected. ``misconceptions``: tags that it attacks.
         page: slug of the page of the book that teaches it.
         template: where its numbers are drawn; then ``check`` draws none of its own.
+        scene: a short run with the answer in the engine, to be looked at (``lockstep.play``).
     """
 
     name: str
@@ -87,6 +88,7 @@ class Exercise:
     template: Template | None = None
     mutates: tuple[int, ...] = ()
     counterparts: tuple[str, ...] = ()
+    scene: Callable[[Learner], tuple[Trace, str | None]] | None = None
 
     def __post_init__(self) -> None:
         if not self.name.replace("-", "").isalnum() or self.name != self.name.lower():

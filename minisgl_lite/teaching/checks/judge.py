@@ -3,7 +3,8 @@
 The learner's code runs at the other end of a pipe (``serve.py``): in the notebook's kernel, or in
 the sandbox of a grader. ``python -m minisgl_lite.teaching.checks.judge`` takes names of exercises
 as lines on its standard input, ``{"check": NAME, "seeds": [0, 17], "numbers": "public"}``, and
-answers each with calls of the learner's code and, in the end, ``{"verdict": {...}}``.
+answers each with calls of the learner's code and, in the end, ``{"verdict": {...}}``. A line
+``{"scene": NAME}`` is answered in the same way, with a ``"trace"`` beside the verdict.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import random
 import sys
 from collections.abc import Sequence
-from typing import IO
+from typing import IO, Any, Literal
 
 from .exercise import EXERCISES, PUBLIC, Exercise, Verdict, load_exercises
 from .expect import prediction
@@ -55,6 +56,25 @@ def judge(
     return Verdict(exercise.name, "done")
 
 
+def scene(exercise: Exercise, link: Link) -> tuple[Verdict, dict[str, Any] | None]:
+    """A run with the learner's answer in the engine, as ``Trace.to_dict`` has it.
+
+    The verdict is of that run alone; there is no run where the stub stands.
+    """
+    assert exercise.scene is not None
+    link.begin(exercise.counterparts, CHECK_SECONDS, CALL_SECONDS)
+    try:
+        trace, text = exercise.scene(Learner(link, exercise.answer, mutates=exercise.mutates))
+    except NotDone:
+        return Verdict(exercise.name, "not done yet"), None
+    except Wrong as wrong:
+        return Verdict(exercise.name, "wrong", str(wrong), wrong.misconception), None
+    except (Gone, WireError) as gone:
+        return Verdict(exercise.name, "error", str(gone)), None
+    status: Literal["done", "wrong"] = "done" if text is None else "wrong"
+    return Verdict(exercise.name, status, text or ""), trace.to_dict(wall=False)
+
+
 def main() -> int:
     """Serve the process's standard streams until they close."""
     incoming, outgoing = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
@@ -68,6 +88,10 @@ def _serve(incoming: IO[bytes], outgoing: IO[bytes]) -> None:
     link = Link(incoming, outgoing)
     while line := incoming.readline(MAX_LINE):
         request = parse(line)
+        if "scene" in request:
+            seen, trace = scene(EXERCISES[str(request["scene"])], link)
+            send(outgoing, {"verdict": seen._asdict(), "trace": trace})
+            continue
         name = str(request["check"])
         if name not in EXERCISES.supported_names():
             verdict = Verdict(name, "error", f"there is no exercise {name!r}")

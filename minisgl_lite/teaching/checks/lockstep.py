@@ -14,7 +14,7 @@ from typing import Any
 from ...hooks import HookError, Listener
 from ...scheduler import ForwardInput, Managers
 from ...toy import Toy
-from ...trace import KVSanitizer
+from ...trace import KVSanitizer, Recorder, Trace, TraceError
 from .learner import Gone, NotDone, Wrong
 
 MAX_TURNS = 200
@@ -145,6 +145,48 @@ def _their_step(toy: Toy, turn: int, misconception: str | None) -> None:
         ) from None
 
 
+def play(
+    managers: Managers = Managers(),  # noqa: B008 - an immutable tuple of classes
+    *,
+    put_in: Callable[[Toy], None] | None = None,
+) -> tuple[Trace, str | None]:
+    """A short run with a part of the learner's in it, and what stopped it, if anything did.
+
+    Two requests run together; a third has the first one's beginning, and a page is short.
+
+    Raises:
+        NotDone, Gone: as they come.
+    """
+    toy = Toy(page_size=4, num_pages=7, managers=managers)
+    if put_in is not None:
+        put_in(toy)
+    text = None
+    with Recorder(toy) as recorder, KVSanitizer(toy):
+        toy.add("the cat sat on the mat", says="and slept well")
+        toy.add("a dog ran", says="to the door and out")
+        try:
+            for turn in range(1, MAX_TURNS):
+                if turn == 4:
+                    toy.add("the cat sat on my hat all the morning", says="long today")
+                if not (toy.has_work or turn <= 4):
+                    break
+                _their_step(toy, turn, None)
+        except Wrong as wrong:
+            text = str(wrong)
+    return _as_far_as_it_can_be_shown(recorder.trace()), text
+
+
+def _as_far_as_it_can_be_shown(trace: Trace) -> Trace:
+    """Without the last frames, where these speak of slots that the pool does not have."""
+    for count in range(len(trace.frames), 0, -1):
+        part = Trace(trace.meta, trace.frames[:count], trace.vocab)
+        try:
+            return Trace.from_dict(part.to_dict())
+        except TraceError:
+            continue
+    return Trace(trace.meta, [], trace.vocab)
+
+
 def first_difference(
     ours: Toy, theirs: Toy, our_out_loc: list[int], their_out_loc: list[int]
 ) -> str | None:
@@ -195,4 +237,4 @@ def _still_used(toy: Any, start: int) -> str:
     return ", though the prefix cache or a running request should still hold it"
 
 
-__all__ = ["Arrival", "Stream", "compare", "first_difference", "random_stream"]
+__all__ = ["Arrival", "Stream", "compare", "first_difference", "play", "random_stream"]

@@ -38,13 +38,25 @@ class Judge:
         self, name: str, namespace: Mapping[str, Any], seeds: list[int], numbers: str
     ) -> Verdict:
         """The verdict on what ``namespace`` defines for the exercise ``name``."""
+        request = {"check": name, "seeds": seeds, "numbers": numbers}
+        return self._ask(name, namespace, request)[0]
+
+    def scene(self, name: str, namespace: Mapping[str, Any]) -> tuple[Verdict, Any]:
+        """What became of a run with that in the engine, and its trace, if there was a run."""
+        return self._ask(name, namespace, {"scene": name})
+
+    def _ask(
+        self, name: str, namespace: Mapping[str, Any], request: dict[str, Any]
+    ) -> tuple[Verdict, Any]:
         incoming, outgoing = self._open()
         try:
-            send(outgoing, {"check": name, "seeds": seeds, "numbers": numbers})
-            return Verdict(**serve(namespace, incoming, outgoing))
+            send(outgoing, request)
+            answer = serve(namespace, incoming, outgoing)
+            return Verdict(**answer["verdict"]), answer.get("trace")
         except (OSError, WireError, TypeError):
             self.close()
-            return Verdict(name, "error", "the check has stopped; run this cell once more")
+            text = "the check has stopped; run this cell once more"
+            return Verdict(name, "error", text), None
         except BaseException:
             self.close()  # the judge still waits for an answer that won't come
             raise
@@ -139,19 +151,32 @@ def hint(name: str) -> None:
 def show_run(name: str, numbers: str = PUBLIC, **options: Any) -> Any:
     """The view of the run that the exercise ``name`` asks about; ``options`` as ``viz.show`` has.
 
-    Where a grader runs the notebook nothing is shown: None.
+    Where the exercise asks for code, it is a run with this notebook's code in the engine. One that
+    went wrong is shown up to its last step, below a line that says what happened; of a stub there
+    is nothing to show. Where a grader runs the notebook nothing is shown: None.
 
     Raises:
-        ValueError: there is no such exercise, or it asks about no run.
+        ValueError: there is no such exercise, or it has no run.
     """
     if JUDGE in os.environ:
         return None
+    from ...trace import Trace
     from ...viz import show
 
-    template = find(name).template
-    if template is None or template.run is None:
-        raise ValueError(f"the exercise {name!r} asks about no run.")
-    return show(template.run(template.task(numbers)), **options)
+    exercise = find(name)
+    if exercise.template is not None and exercise.template.run is not None:
+        run, task = exercise.template.run, exercise.template.task(numbers)
+        return show(run(task), **options)
+    if exercise.scene is None:
+        raise ValueError(f"the exercise {name!r} has no run to show.")
+    verdict, trace = _judge.scene(name, _caller(2))
+    if verdict.status != "done":
+        print(verdict.line())
+    if trace is None:
+        return None
+    if verdict.status != "done":
+        options["start"] = "end"
+    return show(Trace.from_dict(trace), **options)
 
 
 def find(name: str) -> Exercise:

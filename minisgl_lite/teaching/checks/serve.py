@@ -144,7 +144,7 @@ class Server:
 
 
 def serve(namespace: Mapping[str, Any], incoming: IO[bytes], outgoing: IO[bytes]) -> dict[str, Any]:
-    """Answer calls until the judge has reached a verdict, and return that.
+    """Answer calls until the judge has reached a verdict; returns the message that has it.
 
     Raises:
         WireError: the judge went away, or sent something else.
@@ -156,7 +156,7 @@ def serve(namespace: Mapping[str, Any], incoming: IO[bytes], outgoing: IO[bytes]
             raise WireError("the judge has gone")
         message = parse(line)
         if "verdict" in message:
-            return dict(message["verdict"])
+            return message
         if message.get("op") == "begin":
             server = Server(namespace, message["counterparts"], seconds=message["seconds"])
             continue

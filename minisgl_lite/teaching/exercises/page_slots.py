@@ -10,7 +10,7 @@ from ...scheduler import CacheManager, Managers
 from ..checks import expect
 from ..checks.exercise import Exercise, add
 from ..checks.learner import Learner
-from ..checks.lockstep import compare, random_stream
+from ..checks.lockstep import compare, play, random_stream
 
 
 def _check(learner: Learner, rng: random.Random) -> None:
@@ -61,5 +61,6 @@ PAGE_SLOTS = add(
             " `count` entries. The dtype must be torch.int32 from the beginning.",
         ),
         check=_check,
+        scene=lambda learner: play(Managers(cache=_manager(learner))),
     )
 )

@@ -14,7 +14,7 @@ from ...scheduler import Managers
 from ..checks import expect
 from ..checks.exercise import Exercise, add
 from ..checks.learner import Learner, LearnerObject, Wrong
-from ..checks.lockstep import compare, random_stream
+from ..checks.lockstep import compare, play, random_stream
 
 KV = ("k_cache", "v_cache")
 
@@ -266,5 +266,6 @@ add(
             " `k_cache(layer_id)[page, place] = k`, with tensors as indices, writes all T rows.",
         ),
         check=_check,
+        scene=lambda learner: play(put_in=lambda toy: _put_in(learner, toy.engine)),
     )
 )

@@ -13,7 +13,7 @@ from ...utils import div_ceil
 from ..checks import expect
 from ..checks.exercise import Exercise, add
 from ..checks.learner import Learner, Wrong
-from ..checks.lockstep import compare, random_stream
+from ..checks.lockstep import compare, play, random_stream
 
 
 def _check(learner: Learner, rng: random.Random) -> None:
@@ -88,7 +88,7 @@ class _Yours(Listener):
         for i, (req, count) in enumerate(zip(batch.padded_reqs, needed, strict=True)):
             starts[i, :count] = self.page_table[req.table_idx, : count * size : size]
         value = self.learner([c for c, _ in lengths], [d for _, d in lengths], starts, size)
-        called = "step_places, in the engine,"
+        called = "step_places in the engine"
         batch.positions, batch.out_loc = _two(value, called, lengths)
 
 
@@ -121,5 +121,6 @@ add(
             " Entries of -1 stand for no page, and no position that you compute leads there.",
         ),
         check=_check,
+        scene=lambda learner: play(put_in=lambda toy: _put_in(learner, toy)),
     )
 )

@@ -13,7 +13,7 @@ from ...scheduler import CacheManager, Managers
 from ...utils import div_ceil
 from ..checks.exercise import Exercise, add
 from ..checks.learner import Learner, Wrong, brief
-from ..checks.lockstep import compare, random_stream
+from ..checks.lockstep import compare, play, random_stream
 
 
 def _check(learner: Learner, rng: random.Random) -> None:
@@ -148,5 +148,6 @@ add(
             " `free = free[1:]` makes another list that nobody sees.",
         ),
         check=_check,
+        scene=lambda learner: play(Managers(cache=_manager(learner))),
     )
 )
