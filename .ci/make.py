@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -146,12 +147,22 @@ def note_counts(line: str, counts: dict[str, int]) -> None:
         counts[word] = counts.get(word, 0) + int(number)
 
 
-def watched(command: Sequence[str | Path], counts: dict[str, int]) -> int:
-    """Like `call`, and the numbers of tests go to `counts`."""
+def tell(line: str) -> None:
+    print(line, end="", flush=True)
+
+
+def watched(
+    command: Sequence[str | Path],
+    counts: dict[str, int],
+    show: Callable[[str], object] = tell,
+    **environ_too: str,
+) -> int:
+    """Like `call`, and the numbers of tests go to `counts`; each line of output to `show`."""
     environ = environment.environ() | {
         "HF_HUB_OFFLINE": "1",  # no test downloads
         "PYTHONUNBUFFERED": "1",
     }
+    environ |= environ_too
     with subprocess.Popen(
         [str(part) for part in command],
         cwd=ROOT,
@@ -163,7 +174,7 @@ def watched(command: Sequence[str | Path], counts: dict[str, int]) -> int:
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            print(line, end="", flush=True)
+            show(line)
             note_counts(line, counts)
     return process.returncode
 
@@ -193,15 +204,46 @@ def run_pytest(stage: Stage, *arguments: str | Path) -> int:
     return 0 if status == 5 else status
 
 
+def side_by_side(stage: Stage, *runs: Sequence[str | Path]) -> int:
+    """Several runs of pytest at once, a core each; the first is heard, the others after it."""
+
+    def run(number: int) -> tuple[int, dict[str, int], list[str]]:
+        counts: dict[str, int] = {}
+        lines: list[str] = []
+        command = [PYTHON, "-m", "pytest", "--durations=10", *runs[number]]
+        show = lines.append if number else tell
+        return watched(command, counts, show, OMP_NUM_THREADS="1"), counts, lines
+
+    with ThreadPoolExecutor(len(runs)) as pool:
+        results = list(pool.map(run, range(len(runs))))
+    for _, counts, lines in results:
+        print(*lines, sep="", end="", flush=True)
+        for word, number in counts.items():
+            stage.counts[word] = stage.counts.get(word, 0) + number
+    return max(0 if status == 5 else status for status, _, _ in results)
+
+
+# About half of the unit tests by time; the other half is whatever else there is.
+ONE_HALF = ("exhaustive", "grade", "kvcache", "scheduler", "teaching")
+
+
 def run_unit_tests(stage: Stage) -> int:
-    return run_pytest(stage, "tests", "-m", f"not ({WITH_BROWSER} or {LEFT_OUT})")
+    marks = ("-m", f"not ({WITH_BROWSER} or {LEFT_OUT})")
+    entries = sorted((ROOT / "tests").iterdir())
+    tests = [e for e in entries if e.is_dir() or e.name.startswith("test_")]
+    halves = [
+        [e for e in tests if (e.name in ONE_HALF) is chosen and e.name != "__pycache__"]
+        for chosen in (False, True)
+    ]
+    return side_by_side(stage, *([*half, *marks] for half in halves))
 
 
 def run_notebooks(stage: Stage) -> int:
     """Pages: what their marked cells say is compared. Solutions: every output is."""
     pages, solutions = (sorted((ROOT / name).glob("*.ipynb")) for name in ("book", "solutions"))
     options = [f"--nbval-cell-timeout={CELL_TIMEOUT}", "--nbval-current-env"]
-    status = run_pytest(stage, "--nbval-lax", *options, *pages)
+    lax = ["--nbval-lax", *options]
+    status = side_by_side(stage, [*lax, *pages[::2]], [*lax, *pages[1::2]])
     return max(status, run_pytest(stage, "--nbval", *options, *solutions))
 
 
