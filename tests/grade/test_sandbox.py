@@ -217,8 +217,14 @@ WALLS = {
 }
 
 
+SHOWN_BESIDE_TMP = ("gradebook-and-other-submissions", "solutions-and-checks")
+"""Walls whose absence shows only where this checkout lies outside /tmp."""
+
+
 @pytest.mark.parametrize("name", WALLS)
 def test_a_wall_holds_and_without_it_nothing_does(host: Host, name: str) -> None:
+    if name in SHOWN_BESIDE_TMP and Path("/tmp") in ROOT.parents:
+        pytest.skip("below /tmp, the sandbox's own /tmp hides what is to be seen without the wall")
     wall = WALLS[name]
     probe = wall.probe
     for key, value in (host._asdict() | {"root": ROOT}).items():
