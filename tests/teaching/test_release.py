@@ -121,12 +121,15 @@ def templates() -> list[str]:
     return [n for n in load_exercises().supported_names() if EXERCISES[n].template is not None]
 
 
+@pytest.mark.parametrize("count", [60, pytest.param(1000, marks=pytest.mark.fuzz)])
 @pytest.mark.parametrize("name", templates())
-def test_a_template_has_one_answer_for_any_numbers_and_answers_differ(name: str) -> None:
+def test_a_template_has_one_answer_for_any_numbers_and_answers_differ(
+    name: str, count: int
+) -> None:
     template = EXERCISES[name].template
     assert template is not None
     right = []
-    for number in range(60):
+    for number in range(count):
         task = template.task(f"course {number}")
         assert template.task(f"course {number}") == task
         answer = template.solve(task)
