@@ -67,25 +67,10 @@ def test_the_run_is_shown_but_not_to_a_graders_sandbox(monkeypatch: pytest.Monke
     pytest.importorskip("anywidget")
     monkeypatch.delenv(notebook.JUDGE, raising=False)
     assert show_run("find-stale-row", panels=["pool"]) is not None
-    with pytest.raises(ValueError, match="asks about no run"):
+    with pytest.raises(ValueError, match="no run to show"):
         show_run("predict-hit")
     monkeypatch.setenv(notebook.JUDGE, "/nowhere")
     assert show_run("find-stale-row") is None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [
-        "find-stale-row", "find-stolen-page", "predict-chunks", "predict-eviction",
-        "predict-hit", "predict-padding", "predict-release",
-    ],
-)  # fmt: skip
-def test_a_thousand_courses_have_one_answer_each(name: str) -> None:
-    template = EXERCISES[name].template
-    assert template is not None
-    answers = {repr(template.solve(template.task(f"secret {n}"))) for n in range(1000)}
-    assert len(answers) > 20
 
 
 # ---- the tree that a learner's prefix cache is compared with ------------------------------------

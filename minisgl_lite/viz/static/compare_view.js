@@ -8,7 +8,7 @@ import { createLegend } from "./legend.js";
 import { createMenu } from "./menu.js";
 import { joinPage } from "./page.js";
 import { createPanels, shapeOf } from "./panels.js";
-import { createPlayer, phaseWords } from "./player.js";
+import { createPlayer, nameRegion, phaseWords } from "./player.js";
 import { subSteps } from "./run.js";
 import { slotWords } from "./slots.js";
 import { stepTables } from "./step_table.js";
@@ -202,8 +202,7 @@ export function createCompare(root, { options, traces }) {
     el("div", { class: "kvv-foot" }, [hoverLine, legend.root]),
   );
   timeline.root.querySelector(".kvv-slide").before(el("label", { class: "kvv-ways" }, [say("compare.by"), " ", ways]));
-  setAttr(root, "role", "region");
-  setAttr(root, "aria-label", title.textContent);
+  nameRegion(root, title.textContent, options.name);
   legend.show(
     { dummy: players.some(({ run }) => run.dummy) },
     { cache_type: traces.every(({ meta }) => meta.cache_type === "naive") ? "naive" : "radix" }, true,

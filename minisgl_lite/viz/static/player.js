@@ -1,5 +1,6 @@
 // One run under the timeline: its trace, the replay, and what a panel needs to show a frame of it.
 
+import { setAttr } from "./dom.js";
 import { findEvent } from "./events.js";
 import { Replay, currentBatch, slotRoom, slotStates } from "./replay.js";
 import { survey } from "./run.js";
@@ -75,4 +76,10 @@ export function phaseWords({ batch, frame }) {
 export function titleWords({ model, page_size: P, num_pages: N, cache_type: cache, mode, loop }, title) {
   const extra = [loop === "overlap" ? say("title.overlap") : "", mode === "quick" ? say("mode.quick") : ""].filter(Boolean);
   return [title || say("title", { model }), say("title.facts", { P, N, cache }), ...extra].join(" · ");
+}
+
+/** A view is a landmark of its page, with a name no other view there has. @param {HTMLElement} root @param {string} title @param {string} [name] */
+export function nameRegion(root, title, name) {
+  setAttr(root, "role", "region");
+  setAttr(root, "aria-label", name ? say("title.named", { title, name }) : title);
 }

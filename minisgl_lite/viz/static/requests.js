@@ -27,7 +27,7 @@ export function requestsPanel(app) {
   /** @type {import("./slots.js").View} */
   let view = null;
   const note = el("span", { class: "kvv-note" });
-  const body = el("div", { class: "kvv-reqs", role: "list", "aria-label": say("panel.requests") });
+  const body = el("div", { class: "kvv-reqs", role: "list" });
   const empty = el("p", { class: "kvv-empty", text: say("requests.none") });
   /** Rows are used again for other requests: making elements is what costs. @type {ReturnType<typeof makeRow>[]} */
   const rows = [];
@@ -126,7 +126,7 @@ export function requestsPanel(app) {
 
   return {
     name: "requests",
-    body: el("div", { class: "kvv-reqbox" }, [empty, body]),
+    body: el("div", { class: "kvv-reqbox", tabindex: "0", role: "group", "aria-label": say("panel.requests") }, [empty, body]),
     head: [note],
     layout(width) {
       setAttr(body, "data-form", width >= 560 ? "line" : width >= 400 ? "double" : "stack");

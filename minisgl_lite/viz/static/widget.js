@@ -10,7 +10,7 @@ import { createLive } from "./live.js";
 import { createMenu } from "./menu.js";
 import { joinPage } from "./page.js";
 import { createPanels, shapeOf } from "./panels.js";
-import { createPlayer, phaseWords, titleWords } from "./player.js";
+import { createPlayer, nameRegion, phaseWords, titleWords } from "./player.js";
 import { createPredict } from "./predict_card.js";
 import { sourceOf } from "./sentences.js";
 import { LiveSession } from "./session.js";
@@ -139,6 +139,7 @@ function createView(root, { model, options, trace, grid, session }) {
     }
     legend.show(player.run, player.trace.meta);
     setText(title, titleText());
+    nameRegion(root, titleText(), options.name);
     schedule();
   }
 
@@ -187,8 +188,7 @@ function createView(root, { model, options, trace, grid, session }) {
     said, region, predict.card, timeline.root, panels.tabs, panels.box, tables,
     el("div", { class: "kvv-foot" }, [hoverLine, legend.root]),
   );
-  setAttr(root, "role", "region");
-  setAttr(root, "aria-label", titleText());
+  nameRegion(root, titleText(), options.name);
   legend.show(player.run, player.trace.meta);
 
   function titleText() {
