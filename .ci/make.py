@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,6 +35,7 @@ except RuntimeError:
 # Markers of tests that have a stage or a target of their own.
 WITH_BROWSER = "browser or lab"
 LEFT_OUT = "exhaustive or fuzz or grading"
+MOST_WORKERS = 4  # of pytest at once; each holds a model
 CELL_TIMEOUT = 300  # seconds; a cell should need 60 at most, on a machine that is not busy
 
 
@@ -147,17 +147,8 @@ def note_counts(line: str, counts: dict[str, int]) -> None:
         counts[word] = counts.get(word, 0) + int(number)
 
 
-def tell(line: str) -> None:
-    print(line, end="", flush=True)
-
-
-def watched(
-    command: Sequence[str | Path],
-    counts: dict[str, int],
-    show: Callable[[str], object] = tell,
-    **environ_too: str,
-) -> int:
-    """Like `call`, and the numbers of tests go to `counts`; each line of output to `show`."""
+def watched(command: Sequence[str | Path], counts: dict[str, int], **environ_too: str) -> int:
+    """Like `call`, and the numbers of tests go to `counts`."""
     environ = environment.environ() | {
         "HF_HUB_OFFLINE": "1",  # no test downloads
         "PYTHONUNBUFFERED": "1",
@@ -174,7 +165,7 @@ def watched(
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            show(line)
+            print(line, end="", flush=True)
             note_counts(line, counts)
     return process.returncode
 
@@ -199,52 +190,27 @@ def run_javascript(stage: Stage) -> int:
 
 
 def run_pytest(stage: Stage, *arguments: str | Path) -> int:
-    """pytest; that it found nothing to run is fine."""
-    status = watched([PYTHON, "-m", "pytest", "--durations=10", *arguments], stage.counts)
+    """pytest, a worker for each core; that it found nothing to run is fine."""
+    spread = ["-n", str(min(os.cpu_count() or 1, MOST_WORKERS))]
+    command = [PYTHON, "-m", "pytest", "-q", "--durations=10", *spread, *arguments]
+    status = watched(command, stage.counts, OMP_NUM_THREADS="1")
     return 0 if status == 5 else status
 
 
-def side_by_side(stage: Stage, *runs: Sequence[str | Path]) -> int:
-    """Several runs of pytest at once, a core each; the first is heard, the others after it."""
-
-    def run(number: int) -> tuple[int, dict[str, int], list[str]]:
-        counts: dict[str, int] = {}
-        lines: list[str] = []
-        command = [PYTHON, "-m", "pytest", "--durations=10", *runs[number]]
-        show = lines.append if number else tell
-        return watched(command, counts, show, OMP_NUM_THREADS="1"), counts, lines
-
-    with ThreadPoolExecutor(len(runs)) as pool:
-        results = list(pool.map(run, range(len(runs))))
-    for _, counts, lines in results:
-        print(*lines, sep="", end="", flush=True)
-        for word, number in counts.items():
-            stage.counts[word] = stage.counts.get(word, 0) + number
-    return max(0 if status == 5 else status for status, _, _ in results)
-
-
-# About half of the unit tests by time; the other half is whatever else there is.
-ONE_HALF = ("exhaustive", "grade", "kvcache", "scheduler", "teaching")
-
-
 def run_unit_tests(stage: Stage) -> int:
-    marks = ("-m", f"not ({WITH_BROWSER} or {LEFT_OUT})")
-    entries = sorted((ROOT / "tests").iterdir())
-    tests = [e for e in entries if e.is_dir() or e.name.startswith("test_")]
-    halves = [
-        [e for e in tests if (e.name in ONE_HALF) is chosen and e.name != "__pycache__"]
-        for chosen in (False, True)
-    ]
-    return side_by_side(stage, *([*half, *marks] for half in halves))
+    marks = f"not ({WITH_BROWSER} or {LEFT_OUT})"
+    return run_pytest(stage, "--dist=worksteal", "-m", marks, "tests")
 
 
 def run_notebooks(stage: Stage) -> int:
     """Pages: what their marked cells say is compared. Solutions: every output is."""
     pages, solutions = (sorted((ROOT / name).glob("*.ipynb")) for name in ("book", "solutions"))
-    options = [f"--nbval-cell-timeout={CELL_TIMEOUT}", "--nbval-current-env"]
-    lax = ["--nbval-lax", *options]
-    status = side_by_side(stage, [*lax, *pages[::2]], [*lax, *pages[1::2]])
-    return max(status, run_pytest(stage, "--nbval", *options, *solutions))
+    # The cells of a notebook run in one kernel, so in one worker.
+    options = ["--dist=loadfile", f"--nbval-cell-timeout={CELL_TIMEOUT}", "--nbval-current-env"]
+    lax, strict = run_pytest(stage, "--nbval-lax", *options, *pages), 0
+    if solutions:
+        strict = run_pytest(stage, "--nbval", *options, *solutions)
+    return max(lax, strict)
 
 
 def run_book(_: Stage) -> int:
@@ -253,7 +219,8 @@ def run_book(_: Stage) -> int:
 
 
 def run_browser_tests(stage: Stage) -> int:
-    return run_pytest(stage, "tests", "-m", f"({WITH_BROWSER}) and not ({LEFT_OUT})")
+    marks = f"({WITH_BROWSER}) and not ({LEFT_OUT})"
+    return run_pytest(stage, "--dist=worksteal", "-m", marks, "tests")
 
 
 STAGES: dict[str, Callable[[Stage], int]] = {
