@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { pairs } from "./words.mjs";
 import { align, differences, eventKeys, firstDifference, matchKeys, same, sameEvent, stepKeys, summary } from "../../minisgl_lite/viz/static/compare.js";
+import { differenceWords } from "../../minisgl_lite/viz/static/compare_view.js";
 import { createPlayer } from "../../minisgl_lite/viz/static/player.js";
 
 /** Views of both runs of a pair. */
@@ -63,6 +64,21 @@ test("by event, a token of the overlapped run stands beside the same token of th
   const [a, b] = [at(left, 2), at(right, 2)];
   assert.ok(stops.some((stop) => stop.a === a && stop.b === b));
   assert.notEqual(left[a].turn, right[b].turn, "a turn later");
+});
+
+test("a tree node with another lock or another time of use is said, though everything else is equal", () => {
+  const labels = ["one", "two"];
+  const [one, two] = players("equal");
+  const index = frames("equal")[0].length - 1;
+  const [a, b] = [one.view(index, -1), two.view(index, -1)];
+  const words = () => differenceWords(summary(a, b), [a.state, b.state], labels);
+  assert.match(words(), /do not differ/);
+  const id = [...b.state.tree.keys()].at(-1);
+  const node = b.state.tree.get(id);
+  b.state.tree.set(id, { ...node, time: node.time + 1 });
+  assert.match(words(), /when 1 tree node was last used/);
+  b.state.tree.set(id, { ...node, ref: node.ref + 1 });
+  assert.match(words(), /differ: 1 tree node\./);
 });
 
 test("keys are unique within a run", () => {

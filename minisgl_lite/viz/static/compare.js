@@ -238,13 +238,15 @@ export function differences(one, two) {
     if (!a || !b) return a || b ? ["state"] : [];
     return REQ_FIELDS.filter((name) => a[name] !== b[name]);
   };
+  const twin = (id) => two.state.tree.get(there.paths.get(here.paths.get(id)));
   const node = (id) => {
-    const mine = one.state.tree.get(id);
-    const other = two.state.tree.get(there.paths.get(here.paths.get(id)));
+    const [mine, other] = [one.state.tree.get(id), twin(id)];
     return !other || other.ref !== mine.ref || !same(other.value, mine.value);
   };
   return {
     slot, cell, req, node,
+    /** Whether a node that is in both was last used at another time. @param {number} id */
+    time: (id) => twin(id) !== undefined && twin(id).time !== one.state.tree.get(id).time,
     free: (i) => one.state.free[i] !== two.state.free[i],
     out: (i) => !same(out(one, i), out(two, i)),
   };
@@ -284,9 +286,12 @@ export function summary(one, two) {
   for (let i = 0; i < Math.min(...total); i++) if (found.slot(i)) slots++;
   const rows = new Set([...rowOwners(one.state).keys(), ...rowOwners(two.state).keys()]);
   for (const row of rows) for (let pos = 0; pos < Math.max(one.run.cols, two.run.cols); pos++) if (found.cell(row, pos)) cells++;
+  const nodes = [...one.state.tree.keys()];
   const both = (fn) => /** @type {[number, number]} */ ([fn(one), fn(two)]);
   return {
     reqs, slots, cells,
+    tree: nodes.filter(found.node).length,
+    times: nodes.filter(found.time).length,
     free: both((view) => balance(view.slots, view.state.N * view.state.P).free),
     out: both((view) => view.batch?.slots.length ?? 0),
     nodes: both((view) => view.state.tree.size - 1),

@@ -62,6 +62,8 @@ export function differenceWords(found, states, labels) {
     if (a !== b) parts.push(say(`compare.${name}`, { left: a, right: b }));
   }
   if (found.queue && found.free[0] === found.free[1]) parts.push(say("compare.queue"));
+  if (found.tree && found.nodes[0] === found.nodes[1]) parts.push(count("compare.tree", found.tree));
+  if (found.times) parts.push(count("compare.times", found.times));
   return parts.length ? say("compare.differs", { left, right, what: parts.join("; ") }) : say("compare.same", { left, right });
 }
 
