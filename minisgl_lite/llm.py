@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import index
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import torch
 
@@ -43,12 +43,21 @@ class RequestStatus:
     finished: bool = False
 
 
+class PreferredModel(NamedTuple):
+    """What ``LLM()`` runs where no model is named."""
+
+    model_path: str = "smollm2"
+    dtype: torch.dtype = torch.float32
+    allow_download: bool = False
+
+
 class LLM(Scheduler):
     """A model with its engine and scheduler; any number of them live in one process.
 
     Args:
-        model_path: "smollm2", "tiny", a GGUF file, a safetensors folder, or a hub name.
-        dtype: of weights and cache; fp32 gives the tokens that the book shows.
+        model_path: "smollm2", "tiny", a GGUF file, a safetensors folder, or a hub name. Without it
+            ``LLM.preferred``: SmolLM2, unless ``minisgl_lite.colab`` has chosen for the machine.
+        dtype: of weights and cache; fp32, the default, gives the tokens that the book shows.
         page_size, num_pages: the pool; without ``num_pages`` a CPU gets 8,192 tokens.
         overlap: prepare the next batch while the device runs this one.
         loaded: weights of another LLM's engine (``other.engine.loaded``), to share them.
@@ -56,10 +65,12 @@ class LLM(Scheduler):
         config: further fields of ``SchedulerConfig``.
     """
 
+    preferred: ClassVar[PreferredModel] = PreferredModel()
+
     def __init__(
         self,
-        model_path: str = "smollm2",
-        dtype: torch.dtype = torch.float32,
+        model_path: str | None = None,
+        dtype: torch.dtype | None = None,
         *,
         page_size: int = 1,
         num_pages: int | None = None,
@@ -71,9 +82,11 @@ class LLM(Scheduler):
     ) -> None:
         if num_pages is not None and num_pages < 1:
             raise ValueError(f"num_pages {num_pages} is not allowed: 1 or more.")
+        named = self.preferred if model_path is None else PreferredModel(model_path)
+        config.setdefault("allow_download", named.allow_download)
         settings = SchedulerConfig(
-            model_path=model_path,
-            dtype=dtype,
+            model_path=named.model_path,
+            dtype=named.dtype if dtype is None else dtype,
             page_size=page_size,
             num_page_override=num_pages,
             cache_type=cache_type,
@@ -278,4 +291,4 @@ class LLM(Scheduler):
         return self.io
 
 
-__all__ = ["LLM", "DetokenizeMsg", "TokenEvent"]
+__all__ = ["LLM", "DetokenizeMsg", "PreferredModel", "TokenEvent"]

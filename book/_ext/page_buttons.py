@@ -2,11 +2,13 @@
 
 `book_repository` in _config.yml is the address of the public repository that the book lies in, or
 `auto`: git's remote `origin` when that is on github.com or gitlab.com, else none. Colab opens
-notebooks from GitHub, so without such an address there is no button for it.
+notebooks from GitHub, so without such an address there is no button for it; nor on a page whose
+cell for Colab has no address to install the package from (colab_cell.py writes it there).
 """
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from html import escape
@@ -26,6 +28,8 @@ REMOTE = re.compile(
     rf"(?P<host>{'|'.join(map(re.escape, HOSTS))})(?::\d+(?=/))?[:/]"
     r"(?P<path>[\w.-]+(?:/[\w.-]+)+)/?"
 )
+CELL_ID = "colab"
+ADDRESS = re.compile(r'^ *address = "([^"]+)"', re.MULTILINE)
 COLAB = "https://colab.research.google.com/github/{path}/blob/{branch}/{file}"
 
 
@@ -63,6 +67,9 @@ def settle(app: Sphinx, config: Config) -> None:
             f"HOST one of {', '.join(HOSTS)}"
         )
     config.book_repository = address
+    root = Path(app.srcdir, f"{config.root_doc}.ipynb")
+    if address and root.is_file() and not address_in(json.loads(root.read_text(encoding="utf-8"))):
+        print(f"The repository is {address}; python book/_ext/colab_cell.py puts it into the pages")
 
 
 def colab_address(repository: str, branch: str, file: str) -> str:
@@ -73,13 +80,22 @@ def colab_address(repository: str, branch: str, file: str) -> str:
     return COLAB.format(path=path, branch=quote(branch, safe=""), file=quote(file))
 
 
-def buttons(config: Config, docname: str) -> str:
-    """The row of buttons, as HTML."""
+def address_in(notebook: dict[str, Any]) -> str:
+    """Where a notebook's cell for Colab installs the package from, "" where it has none."""
+    for cell in notebook["cells"]:
+        if cell.get("id") == CELL_ID and (match := ADDRESS.search("".join(cell["source"]))):
+            return match[1]
+    return ""
+
+
+def buttons(config: Config, docname: str, installs: bool) -> str:
+    """The row of buttons, as HTML. `installs`: the page's own cell can fetch the package."""
     file = f"{docname}.ipynb"
     source = "../" * docname.count("/") + f"_sources/{file}"
     name = file.rpartition("/")[2]
     links = [f'<a href="{escape(source)}" download="{escape(name)}">Download notebook</a>']
-    if address := colab_address(config.book_repository, config.book_branch, file):
+    address = colab_address(config.book_repository, config.book_branch, file)
+    if address and installs:
         links.insert(0, f'<a href="{escape(address)}">Open in Colab</a>')
     return f'<p class="page-buttons">{" ".join(links)}</p>'
 
@@ -88,7 +104,8 @@ def add_buttons(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Sphinx event: a page is about to be written. On the first page they stand at the end."""
     if app.builder.format != "html" or not app.env.doc2path(docname).endswith(".ipynb"):
         return
-    row = nodes.raw("", buttons(app.config, docname), format="html")
+    notebook = json.loads(Path(app.env.doc2path(docname)).read_text(encoding="utf-8"))
+    row = nodes.raw("", buttons(app.config, docname, bool(address_in(notebook))), format="html")
     section = next(doctree.findall(nodes.section), None)
     if section is not None:
         section.insert(len(section) if docname == app.config.root_doc else 1, row)

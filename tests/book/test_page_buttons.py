@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import nbformat
 import pytest
 
 from tests.book.browser import watched_page
 from tests.book.throwaway import ROOT, Book, Text
 
 PAGES = {"page": [Text("Some text.")]}
+REPOSITORY = "https://github.com/someone/kv-book"
 
 
 @pytest.fixture
@@ -76,8 +79,15 @@ def test_git_is_asked_about_the_books_own_repository(extension: ModuleType, tmp_
     assert extension.repository_of(inner) == ""
 
 
-def built(folder: Path, repository: str = "") -> Book:
+def built(folder: Path, repository: str = "", in_cell: str = "") -> Book:
     book = Book(folder, PAGES)
+    if in_cell:
+        path = folder / "book" / "page.ipynb"
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        cell = nbformat.v4.new_code_cell(f'    address = "{in_cell}"  # …', id="colab")
+        cell.source = f"if False:\n{cell.source}"
+        notebook["cells"].insert(1, cell)
+        path.write_text(json.dumps(notebook), encoding="utf-8")
     config = folder / "_config.yml"
     text = config.read_text(encoding="utf-8")
     if repository:
@@ -110,9 +120,21 @@ def test_without_an_address_there_is_the_download_alone(
 
 
 def test_with_an_address_there_is_colab(tmp_path: Path) -> None:
-    book = built(tmp_path / "book", "https://github.com/someone/kv-book")
+    book = built(tmp_path / "book", REPOSITORY, in_cell=REPOSITORY)
     address = "https://colab.research.google.com/github/someone/kv-book/blob/main/book/page.ipynb"
     assert f'<a href="{address}">Open in Colab</a>' in book.read("page")
+
+
+def test_a_page_that_could_not_install_the_package_has_no_button_for_it(
+    extension: ModuleType,
+) -> None:
+    config = SimpleNamespace(book_repository=REPOSITORY, book_branch="main")
+    for installs in (False, True):
+        row = extension.buttons(config, "book/page", installs)
+        assert ("Open in Colab" in row) is installs and "Download notebook" in row
+    for source, address in (('address = ""', ""), (f'    address = "{REPOSITORY}"', REPOSITORY)):
+        notebook = {"cells": [{"id": "title"}, {"id": "colab", "source": ["if 1:\n", source]}]}
+        assert extension.address_in(notebook) == address
 
 
 def test_an_address_that_is_none_fails_the_build(tmp_path: Path) -> None:
