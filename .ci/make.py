@@ -190,8 +190,11 @@ def run_javascript(stage: Stage) -> int:
 
 
 def run_pytest(stage: Stage, *arguments: str | Path) -> int:
-    """pytest, a worker for each core; that it found nothing to run is fine."""
-    spread = ["-n", str(min(os.cpu_count() or 1, MOST_WORKERS))]
+    """pytest, a worker for each core; that it found nothing to run is fine.
+
+    A file stays in one worker: its tests share what is slow to make, a notebook's cells a kernel.
+    """
+    spread = ["-n", str(min(os.cpu_count() or 1, MOST_WORKERS)), "--dist=loadfile"]
     command = [PYTHON, "-m", "pytest", "-q", "--durations=10", *spread, *arguments]
     status = watched(command, stage.counts, OMP_NUM_THREADS="1")
     return 0 if status == 5 else status
@@ -199,14 +202,13 @@ def run_pytest(stage: Stage, *arguments: str | Path) -> int:
 
 def run_unit_tests(stage: Stage) -> int:
     marks = f"not ({WITH_BROWSER} or {LEFT_OUT})"
-    return run_pytest(stage, "--dist=worksteal", "-m", marks, "tests")
+    return run_pytest(stage, "-m", marks, "tests")
 
 
 def run_notebooks(stage: Stage) -> int:
     """Pages: what their marked cells say is compared. Solutions: every output is."""
     pages, solutions = (sorted((ROOT / name).glob("*.ipynb")) for name in ("book", "solutions"))
-    # The cells of a notebook run in one kernel, so in one worker.
-    options = ["--dist=loadfile", f"--nbval-cell-timeout={CELL_TIMEOUT}", "--nbval-current-env"]
+    options = [f"--nbval-cell-timeout={CELL_TIMEOUT}", "--nbval-current-env"]
     lax, strict = run_pytest(stage, "--nbval-lax", *options, *pages), 0
     if solutions:
         strict = run_pytest(stage, "--nbval", *options, *solutions)
@@ -220,7 +222,7 @@ def run_book(_: Stage) -> int:
 
 def run_browser_tests(stage: Stage) -> int:
     marks = f"({WITH_BROWSER}) and not ({LEFT_OUT})"
-    return run_pytest(stage, "--dist=worksteal", "-m", marks, "tests")
+    return run_pytest(stage, "-m", marks, "tests")
 
 
 STAGES: dict[str, Callable[[Stage], int]] = {

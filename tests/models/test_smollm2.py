@@ -53,10 +53,10 @@ def test_config_is_the_published_one(smollm2: ModelSource) -> None:
 
 def test_it_loads_well_within_three_seconds_on_one_thread() -> None:
     took = []
-    for _ in range(2):  # a busy machine may spoil one
-        start = time.perf_counter()
+    for _ in range(2):  # the first may read a cold disk
+        start = time.process_time()
         source = open_model("smollm2")
         source.state_dict(torch.float32, torch.device("cpu"))
         source.tokenizer()
-        took.append(time.perf_counter() - start)
+        took.append(time.process_time() - start)
     assert min(took) < 3.0, took
