@@ -34,6 +34,15 @@ def test_every_exercise_is_in_exactly_one_notebook() -> None:
     assert sorted(found) == sorted(EXERCISES.supported_names())
 
 
+def test_every_notebook_has_the_pages_cell_for_colab_below_its_title() -> None:
+    page = nbformat.read(ROOT / "book" / "free-pages.ipynb", as_version=4)
+    for path in (*SOURCES, *sorted((ROOT / "exercises").glob("*.ipynb"))):
+        cell = nbformat.read(path, as_version=4).cells[1]
+        assert (cell.id, cell.metadata.tags, cell.source) == (
+            "colab", ["remove-cell"], page.cells[1].source,
+        )  # fmt: skip
+
+
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 def test_no_line_of_an_answer_reaches_the_student(source: Path, tmp_path: Path) -> None:
     (written,) = release(source.parent, tmp_path, [source.stem])
