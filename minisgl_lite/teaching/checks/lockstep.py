@@ -7,7 +7,7 @@ step. The learner's toy runs under the KV sanitizer.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -145,14 +145,30 @@ def _their_step(toy: Toy, turn: int, misconception: str | None) -> None:
         ) from None
 
 
+HITS = (
+    (1, "the cat sat on the mat", "and slept well"),
+    (1, "a dog ran", "to the door and out"),
+    (4, "the cat sat on my hat all the morning", "long today"),
+)
+"""Turn, prompt and answer: two requests run together, a third has the first one's beginning."""
+
+TWINS = (
+    (1, "the cat sat on the mat", "and slept well"),
+    (1, "the cat sat on the roof", "and looked at the moon"),
+    (3, "a dog ran to the door of the house", "and out"),
+)
+"""Two requests begin alike and are computed in one batch; a third takes what one returns."""
+
+
 def play(
     managers: Managers = Managers(),  # noqa: B008 - an immutable tuple of classes
     *,
     put_in: Callable[[Toy], None] | None = None,
+    requests: Sequence[tuple[int, str, str]] = HITS,
 ) -> tuple[Trace, str | None]:
     """A short run with a part of the learner's in it, and what stopped it, if anything did.
 
-    Two requests run together; a third has the first one's beginning, and a page is short.
+    It has seven pages of four tokens.
 
     Raises:
         NotDone, Gone: as they come.
@@ -162,13 +178,12 @@ def play(
         put_in(toy)
     text = None
     with Recorder(toy) as recorder, KVSanitizer(toy):
-        toy.add("the cat sat on the mat", says="and slept well")
-        toy.add("a dog ran", says="to the door and out")
         try:
             for turn in range(1, MAX_TURNS):
-                if turn == 4:
-                    toy.add("the cat sat on my hat all the morning", says="long today")
-                if not (toy.has_work or turn <= 4):
+                for arrival, prompt, says in requests:
+                    if arrival == turn:
+                        toy.add(prompt, says)
+                if not (toy.has_work or turn <= requests[-1][0]):
                     break
                 _their_step(toy, turn, None)
         except Wrong as wrong:
@@ -237,4 +252,4 @@ def _still_used(toy: Any, start: int) -> str:
     return ", though the prefix cache or a running request should still hold it"
 
 
-__all__ = ["Arrival", "Stream", "compare", "first_difference", "play", "random_stream"]
+__all__ = ["TWINS", "Arrival", "Stream", "compare", "first_difference", "play", "random_stream"]

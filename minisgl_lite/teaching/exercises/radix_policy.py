@@ -26,7 +26,7 @@ from ...utils import align_down
 from ..checks import expect
 from ..checks.exercise import Exercise, add
 from ..checks.learner import Learner, Wrong, brief
-from ..checks.lockstep import compare, random_stream
+from ..checks.lockstep import compare, play, random_stream
 
 CPU = torch.device("cpu")
 TAG = "m07"
@@ -154,14 +154,20 @@ def _check(learner: Learner, rng: random.Random) -> None:
         for _ in range(3):
             _play(learner, page_size, _random_ops(rng, page_size))
 
-    def put_in(toy: Toy) -> None:
-        cache = YourCache(learner, toy.cache_manager.page_size)
-        toy.cache_manager.prefix_cache = cache
-
     for page_size in (2, 1, rng.choice([3, 4])):
         stream = random_stream(rng, page_size=page_size, cache_type="radix")
         ours = Managers(cache=OnePageManager)
-        compare(stream, Managers(), beside=ours, put_in=put_in, misconception=TAG)
+        compare(
+            stream,
+            Managers(),
+            beside=ours,
+            put_in=lambda toy: _put_in(learner, toy),
+            misconception=TAG,
+        )
+
+
+def _put_in(learner: Learner, toy: Toy) -> None:
+    toy.cache_manager.prefix_cache = YourCache(learner, toy.cache_manager.page_size)
 
 
 def _stories(size: int) -> list[list[Op]]:
@@ -333,5 +339,6 @@ add(
             " its parent may be the next.",
         ),
         check=_check,
+        scene=lambda learner: play(put_in=lambda toy: _put_in(learner, toy)),
     )
 )

@@ -11,7 +11,7 @@ from ...scheduler import CacheManager, Managers
 from ...utils import align_down, div_ceil
 from ..checks.exercise import Exercise, add
 from ..checks.learner import Learner, Wrong, brief
-from ..checks.lockstep import Arrival, Stream, compare, random_stream
+from ..checks.lockstep import TWINS, Arrival, Stream, compare, play, random_stream
 
 RANGES = ("matched", "duplicate", "registered", "tail")
 KEYS = (*RANGES, "free", "repoint")
@@ -162,5 +162,6 @@ add(
             " to find the cached copy of its duplicates; one that has ended needs neither.",
         ),
         check=_check,
+        scene=lambda learner: play(Managers(cache=_manager(learner)), requests=TWINS),
     )
 )

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from minisgl_lite.teaching.checks import EXERCISES, load_exercises, verdict_on
+from minisgl_lite.teaching.checks import EXERCISES, load_exercises, notebook, verdict_on
 
 load_exercises()
 CODED = [
@@ -59,6 +59,13 @@ def test_a_wrong_answer_hears_what_differs(name: str, answer: Any, words: str) -
     verdict = verdict_on(name, names_of(name, answer))
     assert verdict.status == "wrong"
     assert words in verdict.text and "\n" not in verdict.line()
+
+
+@pytest.mark.parametrize("name", [name for name in CODED if EXERCISES[name].scene is not None])
+def test_a_right_answer_can_be_seen_at_work(name: str) -> None:
+    for answer in answers(name).RIGHT:
+        verdict, trace = notebook._judge.scene(name, names_of(name, answer))
+        assert verdict.line() == f"done: {name}" and len(trace["frames"]) > 20
 
 
 def stub(*args: Any) -> Any:
