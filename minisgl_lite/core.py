@@ -66,7 +66,6 @@ _NUMBERS = {"temperature": Real, "top_p": Real} | dict.fromkeys(
 )
 
 
-@dataclass(eq=False)
 class Req:
     """One admitted request and how far it has come. Requests compare by identity.
 
@@ -82,15 +81,23 @@ class Req:
         ValueError: ids not on the CPU, or not 0 <= cached_len < device_len <= max_device_len.
     """
 
-    input_ids: torch.Tensor
-    table_idx: int
-    cached_len: int
-    output_len: int
-    uid: int
-    sampling_params: SamplingParams
-    cache_handle: BaseCacheHandle
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        input_ids: torch.Tensor,
+        table_idx: int,
+        cached_len: int,
+        output_len: int,
+        uid: int,
+        sampling_params: SamplingParams,
+        cache_handle: BaseCacheHandle,
+    ) -> None:
+        self.input_ids = input_ids
+        self.table_idx = table_idx
+        self.cached_len = cached_len
+        self.output_len = output_len
+        self.uid = uid
+        self.sampling_params = sampling_params
+        self.cache_handle = cache_handle
         if not self.input_ids.is_cpu:
             raise ValueError(
                 f"input_ids lie on {self.input_ids.device}; a request keeps them on the CPU."
@@ -102,6 +109,25 @@ class Req:
                 f"request {self.uid}: cached_len {self.cached_len}, device_len {self.device_len},"
                 f" max_device_len {self.max_device_len}: 0 <= cached < device <= max must hold."
             )
+
+    @property
+    def input_ids(self) -> torch.Tensor:
+        """NOTE: a step appends to every request, and few look: the tensor is made when one does."""
+        if self._appended:
+            new = torch.tensor(self._appended, dtype=self._ids.dtype)
+            self.input_ids = torch.cat([self._ids, new])
+        return self._ids
+
+    @input_ids.setter
+    def input_ids(self, ids: torch.Tensor) -> None:
+        self._ids = ids
+        self._ids_len = len(ids)
+        self._appended: list[int] = []
+
+    @property
+    def host_len(self) -> int:
+        """``len(input_ids)``: the prompt, and the tokens that the host was told."""
+        return self._ids_len + len(self._appended)
 
     @property
     def remain_len(self) -> int:
@@ -116,9 +142,9 @@ class Req:
         self.cached_len = self.device_len
         self.device_len += 1
 
-    def append_host(self, next_token: torch.Tensor) -> None:
-        """Add the sampled token, (1,), to the host's ids (a new tensor)."""
-        self.input_ids = torch.cat([self.input_ids, next_token.to(self.input_ids.dtype)])
+    def append_host(self, next_token: torch.Tensor | int) -> None:
+        """Add the sampled token, (1,) or a number, to the host's ids."""
+        self._appended.append(int(next_token))
 
     @property
     def can_decode(self) -> bool:

@@ -12,6 +12,7 @@ import torch
 from ..core import get_global_ctx
 from ..utils import Registry
 from .base import BaseAttnBackend, BaseAttnMetadata, HybridBackend, Place
+from .cpu import CpuAttnBackend
 from .fa import PAGED_MULTIPLE, FlashAttentionBackend
 from .paged import PagedMetadata
 from .torch_ref import TorchAttnBackend
@@ -25,6 +26,7 @@ SUPPORTED_ATTENTION_BACKENDS: Registry[type[BaseAttnBackend]] = Registry("attent
 
 # None of these modules imports triton or flash-attn before its backend is made.
 SUPPORTED_ATTENTION_BACKENDS.register("torch")(TorchAttnBackend)
+SUPPORTED_ATTENTION_BACKENDS.register("cpu")(CpuAttnBackend)
 SUPPORTED_ATTENTION_BACKENDS.register("triton")(TritonAttnBackend)
 SUPPORTED_ATTENTION_BACKENDS.register("fa")(FlashAttentionBackend)
 
@@ -55,6 +57,8 @@ def choose_attn_backend(place: Place) -> str:
     """
     if place.page_size % PAGED_MULTIPLE == 0 and FlashAttentionBackend.why_not(place) is None:
         return "fa"
+    if CpuAttnBackend.why_not(place) is None:
+        return "cpu"
     # Not in the interpreter, which is for looking at kernels.
     if place.capability is None or TritonAttnBackend.why_not(place) is not None:
         return "torch"
@@ -100,9 +104,13 @@ __all__ = [
     "SUPPORTED_ATTENTION_BACKENDS",
     "BaseAttnBackend",
     "BaseAttnMetadata",
+    "CpuAttnBackend",
+    "FlashAttentionBackend",
     "HybridBackend",
     "PagedMetadata",
     "Place",
+    "TorchAttnBackend",
+    "TritonAttnBackend",
     "choose_attn_backend",
     "create_attention_backend",
     "validate_attn_backend",

@@ -22,11 +22,14 @@ class TorchMetadata(PagedMetadata):
 
     Beyond a request's length its first slot stands in: it is read, multiplied by an attention
     weight of 0, and must be finite for that, which an unowned slot need not be.
-    ``mask``: (bs, 1, 1, max_seqlen_k) bool for one new token each, else None.
+    ``mask``: (bs, 1, 1, max_seqlen_k) bool for one new token each, else None. ``masks``: otherwise
+    one per request, (extend_len, device_len) bool; None for a prompt without a history, whose mask
+    is the plain causal one.
     """
 
     slots: torch.Tensor
     mask: torch.Tensor | None
+    masks: list[torch.Tensor | None]
     seqlens: list[tuple[int, int]]  # (extend_len, device_len) per request, on the host
 
 
@@ -52,22 +55,29 @@ class TorchAttnBackend(BaseAttnBackend):
             return self._decode(q, k_cache, v_cache, metadata.slots, metadata.mask)
         outputs = []
         rows = q.split([extend_len for extend_len, _ in metadata.seqlens])
-        for q_req, slots, lens in zip(rows, metadata.slots, metadata.seqlens, strict=True):
-            outputs.append(self._extend(q_req, k_cache, v_cache, slots[: lens[1]]))
+        requests = zip(rows, metadata.slots, metadata.seqlens, metadata.masks, strict=True)
+        for q_req, slots, lens, mask in requests:
+            outputs.append(self._extend(q_req, k_cache, v_cache, slots[: lens[1]], mask))
         return torch.cat(outputs)  # (T, H_q, D)
 
     def prepare_metadata(self, batch: Batch) -> None:
         paged = PagedMetadata.of_batch(batch, self.page_table, self.page_size)
+        batch.attn_metadata = self._gathering(batch, paged)
+
+    def _gathering(self, batch: Batch, paged: PagedMetadata) -> TorchMetadata:
         offsets = torch.arange(self.page_size, device=self.page_table.device)
         starts = paged.page_table.long() * self.page_size
         slots = (starts[..., None] + offsets).flatten(1)[:, : paged.max_seqlen_k]
         positions = torch.arange(paged.max_seqlen_k, device=slots.device)
         known = positions < paged.cache_seqlens[:, None]  # (bs, max_seqlen_k)
-        batch.attn_metadata = TorchMetadata(
+        seqlens = [(req.extend_len, req.device_len) for req in batch.padded_reqs]
+        decodes = paged.max_seqlen_q == 1
+        return TorchMetadata(
             **vars(paged),
             slots=torch.where(known, slots, slots[:, :1]),
-            mask=known[:, None, None, :] if paged.max_seqlen_q == 1 else None,
-            seqlens=[(req.extend_len, req.device_len) for req in batch.padded_reqs],
+            mask=known[:, None, None, :] if decodes else None,
+            masks=[] if decodes else [_causal_mask(*lens, slots.device) for lens in seqlens],
+            seqlens=seqlens,
         )
 
     def init_capture_graph(self, max_seq_len: int, bs_list: list[int]) -> None:
@@ -91,27 +101,43 @@ class TorchAttnBackend(BaseAttnBackend):
         mask: torch.Tensor,
     ) -> torch.Tensor:
         """One new token for each of bs requests: (bs, H_q, D)."""
-        k = k_cache[slots].transpose(1, 2)  # (bs, H_kv, max_seqlen_k, D)
-        v = v_cache[slots].transpose(1, 2)
+        k = _gather(k_cache, slots).transpose(1, 2)  # (bs, H_kv, max_seqlen_k, D)
+        v = _gather(v_cache, slots).transpose(1, 2)
         out = scaled_dot_product_attention(
             q.unsqueeze(2), k, v, attn_mask=mask, scale=self.scale, enable_gqa=True
         )
         return out.squeeze(2)
 
     def _extend(
-        self, q: torch.Tensor, k_cache: torch.Tensor, v_cache: torch.Tensor, slots: torch.Tensor
+        self,
+        q: torch.Tensor,
+        k_cache: torch.Tensor,
+        v_cache: torch.Tensor,
+        slots: torch.Tensor,
+        mask: torch.Tensor | None,
     ) -> torch.Tensor:
         """All new tokens of one request, (n, H_q, D), over its whole context."""
-        new, total = q.shape[0], len(slots)
-        k = k_cache[slots].transpose(0, 1)  # (H_kv, device_len, D)
-        v = v_cache[slots].transpose(0, 1)
-        mask = torch.ones(new, total, dtype=torch.bool, device=q.device).tril(total - new)
+        k = k_cache.index_select(0, slots).transpose(0, 1)  # (H_kv, device_len, D)
+        v = v_cache.index_select(0, slots).transpose(0, 1)
         out = scaled_dot_product_attention(
             q.transpose(0, 1)[None],
             k[None],
             v[None],
             attn_mask=mask,
+            is_causal=mask is None,
             scale=self.scale,
             enable_gqa=True,
         )
         return out[0].transpose(0, 1)  # (n, H_q, D)
+
+
+def _gather(cache: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
+    """``cache[slots]``, row by row: several times faster on a CPU than element by element."""
+    return cache.index_select(0, slots.flatten()).unflatten(0, slots.shape)
+
+
+def _causal_mask(new: int, total: int, device: torch.device) -> torch.Tensor | None:
+    """What the last ``new`` of ``total`` tokens see; made once a step, for all layers."""
+    if new == total:
+        return None
+    return torch.ones(new, total, dtype=torch.bool, device=device).tril(total - new)

@@ -12,6 +12,7 @@ from ..core import Batch, Context, use_ctx
 from ..distributed import DistributedCommunicator
 from ..hooks import Hooks
 from ..kvcache import create_kvcache_pool
+from ..layers.fast_linear import make_fast
 from ..models import create_model, open_model
 from ..models.base import BaseLLMModel
 from ..models.source import ModelSource
@@ -173,6 +174,8 @@ def load_model(config: EngineConfig, device: torch.device) -> LoadedModel:
     with torch.device("meta"):
         model = create_model(source.config)
     model.load_state_dict(source.state_dict(config.dtype, device))
+    if device.type == "cpu" and config.tp_info.size == 1:
+        make_fast(model, source.blocks())
     return LoadedModel(source, model, config.dtype)
 
 

@@ -9,10 +9,10 @@ import torch.nn.functional as F
 def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
     """(T, 2·I), gate before up -> silu(gate) · up, (T, I)."""
     gate, up = x.chunk(2, dim=-1)
-    return F.silu(gate) * up
+    return F.silu(gate).mul_(up)
 
 
 def gelu_and_mul(x: torch.Tensor) -> torch.Tensor:
     """(T, 2·I), gate before up -> gelu(gate) · up, (T, I); the exact gelu, not its tanh form."""
     gate, up = x.chunk(2, dim=-1)
-    return F.gelu(gate) * up
+    return F.gelu(gate).mul_(up)

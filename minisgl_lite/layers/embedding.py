@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
@@ -46,8 +46,11 @@ class VocabParallelEmbedding(BaseOP):
 class ParallelLMHead(VocabParallelEmbedding):
     """Hidden states -> logits over the whole vocabulary, on every rank.
 
-    ``tied_embedding`` lends its table; the head then has no weight of its own.
+    ``tied_embedding`` lends its table; the head then has no weight of its own. ``product``: as in a
+    linear layer.
     """
+
+    product: Callable[[torch.Tensor], torch.Tensor] | None = None
 
     def __init__(
         self,
@@ -85,6 +88,8 @@ class ParallelLMHead(VocabParallelEmbedding):
         batch = get_global_ctx().batch
         if batch.is_prefill:
             x = x[batch.attn_metadata.get_last_indices(batch.padded_size)]
+        if self.product is not None:
+            return self.product(x).float()  # (bs, num_embeddings)
         module = self.tied_embedding or self
         logits = F.linear(x, module.weight, self.bias)  # (bs, n)
         return self._gather(logits).float()

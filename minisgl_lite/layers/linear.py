@@ -9,6 +9,8 @@ makes a block with a single all-reduce::
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 
@@ -19,7 +21,12 @@ from .base import BaseOP
 
 
 class _LinearTPImpl(BaseOP):
-    """Holds weight (local_osize, local_isize) and bias (local_osize) or None."""
+    """Holds weight (local_osize, local_isize) and bias (local_osize) or None.
+
+    ``product``: another way to multiply, which ``fast_linear.make_fast`` found for this machine.
+    """
+
+    product: Callable[[torch.Tensor], torch.Tensor] | None = None
 
     def __init__(
         self, full_isize: int, full_osize: int, local_isize: int, local_osize: int, has_bias: bool
@@ -33,6 +40,8 @@ class _LinearTPImpl(BaseOP):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(T, local_isize) -> (T, local_osize)."""
+        if self.product is not None:
+            return self.product(x)
         return F.linear(x, self.weight, self.bias)
 
 
@@ -81,7 +90,7 @@ class LinearRowParallel(_LinearTPImpl):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(T, local_isize) -> (T, output_size), the same on every rank."""
         if self._tp_size == 1:
-            return F.linear(x, self.weight, self.bias)
+            return super().forward(x)
         y = self._comm.all_reduce(F.linear(x, self.weight))
         # The bias comes after the sum: every rank holds the whole of it, and it counts once.
         return y if self.bias is None else y + self.bias

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 import torch
 
 from minisgl_lite.distributed import get_tp_info
+from minisgl_lite.kernel.blocks import Blocks
 
 from .config import ModelConfig
 from .tokenizer import Tokenizer
@@ -39,6 +40,13 @@ class ModelSource(ABC):
         Raises:
             ValueError: a wrong or partial checkpoint; names the tensor.
         """
+
+    def blocks(self) -> dict[str, Blocks]:
+        """Weights as the file packs them, by the names of ``state_dict``; those that it packs.
+
+        None where the weights are shared by several ranks.
+        """
+        return {}
 
     @abstractmethod
     def _make_tokenizer(self) -> Tokenizer: ...

@@ -21,8 +21,9 @@ class DecodeManager:
 
     def filter_reqs(self, reqs: Iterable[Req]) -> None:
         """Add ``reqs`` of the batch just launched; keep those that have another step to come."""
-        candidates = [*self.running_reqs, *reqs]
-        self.running_reqs = OrderedSet(req for req in candidates if req.can_decode)
+        candidates = dict.fromkeys(self.running_reqs)
+        candidates.update(dict.fromkeys(reqs))
+        self.running_reqs = OrderedSet([req for req in candidates if req.can_decode])
 
     def remove_req(self, req: Req) -> None:
         self.running_reqs.discard(req)

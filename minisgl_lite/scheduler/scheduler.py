@@ -378,7 +378,7 @@ class Scheduler:
         return self._show_token(req, next_token, batch)
 
     def _show_token(self, req: Req, next_token: int, batch: Batch) -> DetokenizeMsg:
-        req.append_host(torch.tensor([next_token], dtype=torch.int32))
+        req.append_host(next_token)
         reason = self._finish_reason(req, next_token)
         if self.hooks.active:
             self.hooks.emit("on_token", req, next_token, reason is not None, reason)
@@ -393,7 +393,7 @@ class Scheduler:
         """NOTE: asked of the host's ids; under overlap ``can_decode`` is a step ahead already."""
         if next_token in self.eos_token_ids and not req.sampling_params.ignore_eos:
             return "stop"
-        return "length" if len(req.input_ids) == req.max_device_len else None
+        return "length" if req.host_len == req.max_device_len else None
 
     def _free_req_resources(self, req: Req) -> None:
         self.table_manager.free(req.table_idx)

@@ -20,6 +20,7 @@ from minisgl_lite.attention.fa import FlashAttentionBackend
 from minisgl_lite.attention.torch_ref import TorchAttnBackend
 from minisgl_lite.attention.triton_paged import TritonAttnBackend
 from minisgl_lite.core import Batch, use_ctx
+from minisgl_lite.kernel import attend
 from tests.attention.parity import LENGTHS, check_backend, make_world
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
@@ -27,7 +28,7 @@ FP16, BF16, FP32 = torch.float16, torch.bfloat16, torch.float32
 
 
 def test_names() -> None:
-    assert SUPPORTED_ATTENTION_BACKENDS.supported_names() == ["torch", "triton", "fa"]
+    assert SUPPORTED_ATTENTION_BACKENDS.supported_names() == ["torch", "cpu", "triton", "fa"]
 
 
 @pytest.mark.parametrize("name", ["torch", "triton", "fa", "auto", "fa,triton", "torch,torch"])
@@ -38,7 +39,7 @@ def test_allowed_names(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("flash", "unknown attention backend 'flash'; known: torch, triton, fa"),
+        ("flash", "unknown attention backend 'flash'; known: torch, cpu, triton, fa"),
         ("", "unknown attention backend ''"),
         ("torch,", "unknown attention backend ''"),
         ("torch, triton", "unknown attention backend ' triton'"),
@@ -62,7 +63,9 @@ def test_auto_may_be_forbidden() -> None:
 @pytest.mark.parametrize(
     ("place", "with_fa", "without_fa"),
     [
-        (Place(CPU, None, FP32, 16, 64), "torch", "torch"),
+        (Place(CPU, None, FP32, 16, 64), "cpu", "cpu"),
+        (Place(CPU, None, FP32, 16, 8), "torch", "torch"),
+        (Place(CPU, None, FP16, 16, 64), "torch", "torch"),
         (Place(CUDA, (9, 0), BF16, 256, 128), "fa", "triton"),
         (Place(CUDA, (8, 0), FP16, 512, 64), "fa", "triton"),
         (Place(CUDA, (9, 0), BF16, 16, 128), "triton", "triton"),  # flash-attn would gather
@@ -78,6 +81,7 @@ def test_auto_by_device_capability_dtype_and_page_size(
     place: Place, with_fa: str, without_fa: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attention.triton_paged, "triton_is_installed", lambda: True)
+    monkeypatch.setattr(attend, "_compiled", lambda: object())
     for spec, chosen in ((object(), with_fa), (None, without_fa)):
         monkeypatch.setattr(attention.fa, "find_spec", lambda name, spec=spec: spec)
         assert choose_attn_backend(place) == chosen
@@ -91,6 +95,7 @@ def test_auto_without_triton_is_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_auto_never_interprets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_INTERPRET", "1")
+    monkeypatch.setattr(attend, "_compiled", lambda: None)  # as without a C compiler
     assert choose_attn_backend(Place(CPU, None, FP32, 16, 64)) == "torch"
 
 
@@ -106,7 +111,7 @@ def test_what_cannot_run_here_names_what_can(name: str, monkeypatch: pytest.Monk
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     monkeypatch.setattr(attention.triton_paged, "triton_is_installed", lambda: True)
     culprit = next(part for part in name.split(",") if part != "torch")
-    words = f"attention backend '{culprit}' can't run here: .*on cpu; 'torch' works here"
+    words = f"attention backend '{culprit}' can't run here: .*on cpu; '(torch|cpu)' works here"
     with pytest.raises(ValueError, match=words):
         make_world([(0, 3)], page_size=4).create(name)
 
@@ -205,6 +210,7 @@ def test_the_places_of_a_pair_are_looked_up_in_the_current_context() -> None:
 
 PARITY_TESTS = {
     "torch": "attention/test_registry.py",
+    "cpu": "attention/test_cpu.py",
     "triton": "kernel/interpreted/test_backend.py",  # in a process that interprets
     "fa": "attention/test_fa.py",  # through a stand-in
 }
@@ -234,3 +240,12 @@ def test_importing_the_package_imports_neither_triton_nor_flash_attn() -> None:
 
 def test_the_fa_class_is_what_the_name_stands_for() -> None:
     assert SUPPORTED_ATTENTION_BACKENDS["fa"] is FlashAttentionBackend
+
+
+def test_every_registered_backend_is_exported_by_name() -> None:
+    import minisgl_lite.attention as attention
+
+    for name in attention.SUPPORTED_ATTENTION_BACKENDS.supported_names():
+        backend = attention.SUPPORTED_ATTENTION_BACKENDS[name]
+        assert backend.__name__ in attention.__all__, name
+        assert getattr(attention, backend.__name__) is backend

@@ -103,10 +103,12 @@ class GGUFFile:
     def read(self, name: str) -> torch.Tensor:
         """Tensor ``name`` dequantised, fp32, a copy."""
         info = self.tensors[name]
-        raw = torch.frombuffer(
-            self._data, dtype=torch.uint8, count=info.nbytes, offset=info.start
-        )  # (nbytes,)
-        return dequantize(raw, info.type).view(info.shape)
+        return dequantize(self.raw(name), info.type).view(info.shape)
+
+    def raw(self, name: str) -> torch.Tensor:
+        """The bytes of tensor ``name`` as they lie in the file: (nbytes,) uint8, a view."""
+        info = self.tensors[name]
+        return torch.frombuffer(self._data, dtype=torch.uint8, count=info.nbytes, offset=info.start)
 
 
 def _map_file(path: str) -> mmap.mmap:

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import torch
 
+from minisgl_lite.distributed import get_tp_info
+from minisgl_lite.kernel.blocks import Blocks
 from minisgl_lite.models.source import ModelSource
 from minisgl_lite.models.tokenizer import Tokenizer
 from minisgl_lite.models.weight import load_weight
 
+from .blocks import block_weights
 from .config import config_from_gguf
 from .reader import GGUFFile
 from .tensors import GGUFTensors
@@ -37,6 +40,11 @@ class GGUFSource(ModelSource):
     def state_dict(self, dtype: torch.dtype, device: torch.device) -> dict[str, torch.Tensor]:
         config = self.whole_config
         return load_weight(GGUFTensors(self._file, config), config, dtype, device)
+
+    def blocks(self) -> dict[str, Blocks]:
+        if get_tp_info().size > 1:
+            return {}
+        return block_weights(GGUFTensors(self._file, self.whole_config), self.whole_config)
 
     def _make_tokenizer(self) -> Tokenizer:
         return tokenizer_from_gguf(self._file)

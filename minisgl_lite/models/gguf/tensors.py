@@ -84,7 +84,17 @@ class GGUFTensors:
 
     def read(self, name: str) -> torch.Tensor:
         """fp32, with q and k of Llama files in transformers' row order."""
-        weight = self._file.read(self._names[name])
+        return self._ordered(name, self._file.read(self._names[name]))
+
+    def read_blocks(self, name: str) -> tuple[str, torch.Tensor]:
+        """The type of the tensor's blocks, and its bytes row by row: (rows, bytes of a row)."""
+        native = self._names[name]
+        info = self._file.tensors[native]
+        rows = self._file.raw(native).view(info.shape[0], -1)
+        return info.type.name, self._ordered(name, rows)
+
+    def _ordered(self, name: str, weight: torch.Tensor) -> torch.Tensor:
+        """Rows in transformers' order. A row's blocks move together."""
         layer = name.split(".")[-2]
         if layer in self._permuted_heads:
             return unpermute(weight, self._permuted_heads[layer])
