@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import __version__
 from ..utils import require
 from .checks import EXERCISES, PUBLIC, load_exercises
 
@@ -24,6 +26,9 @@ STUB = "# YOUR CODE HERE\nraise NotImplementedError()"
 """What nbgrader puts in place of a solution."""
 
 PARTS = ("text", "answer", "check")
+
+STAMP = "minisgl_lite"
+"""Key of a notebook's metadata under which its version stands."""
 
 Numbers = Callable[[str], str]
 """From an exercise's name to the token of the numbers in its question."""
@@ -82,13 +87,43 @@ def release(
 
 
 def student_notebook(path: Path, numbers: Numbers = public_numbers) -> str:
-    """The text of the student's notebook for one solution notebook. Raises ValueError."""
+    """The text of the student's notebook for one solution notebook. Raises ValueError.
+
+    Its metadata name the version (``version_of``), so that a grader knows what was handed out.
+    """
+    nbformat: Any = require("nbformat", extra="grade")
+    notebook = _cut(path, numbers)
+    notebook.metadata[STAMP] = version_of(path)
+    return str(nbformat.writes(notebook)) + "\n"
+
+
+def version_of(path: Path) -> dict[str, str]:
+    """The version of what a solution notebook is cut to: this package's, and a digest.
+
+    The digest is of the cells as handed out with public numbers. A course's own numbers are the
+    same version, another question or other points are another one. Raises ValueError.
+    """
+    cells = [
+        [cell.id, cell.cell_type, cell.source, cell.metadata.get("nbgrader", {}).get("points")]
+        for cell in _cut(path, public_numbers).cells
+    ]
+    digest = hashlib.sha256(json.dumps(cells).encode()).hexdigest()
+    return {"version": __version__, "digest": digest[:16]}
+
+
+def put_numbers(notebook: Any, numbers: Numbers) -> Any:
+    """Ask the questions from templates with these numbers; returns ``notebook``, changed."""
+    for cell in notebook.cells:
+        _put_numbers(cell, numbers)
+    return notebook
+
+
+def _cut(path: Path, numbers: Numbers) -> Any:
     nbformat: Any = require("nbformat", extra="grade")
     preprocessors: Any = require("nbgrader.preprocessors", extra="grade")
     notebook = nbformat.read(path, as_version=4)
     check_source(notebook, str(path))
-    for cell in notebook.cells:
-        _put_numbers(cell, numbers)
+    put_numbers(notebook, numbers)
     resources: dict[str, Any] = {}
     for step in (
         preprocessors.LockCells(),
@@ -100,9 +135,9 @@ def student_notebook(path: Path, numbers: Numbers = public_numbers) -> str:
         notebook, resources = step.preprocess(notebook, resources)
     for cell in notebook.cells:
         _finish(cell)
-    notebook.metadata = {"kernelspec": notebook.metadata["kernelspec"]}
+    notebook.metadata = nbformat.from_dict({"kernelspec": notebook.metadata["kernelspec"]})
     _check_released(notebook, str(path))
-    return str(nbformat.writes(notebook)) + "\n"
+    return notebook
 
 
 def check_source(notebook: Any, where: str) -> None:

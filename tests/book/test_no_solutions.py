@@ -56,7 +56,7 @@ def test_a_solution_on_a_page_is_found(tmp_path: Path) -> None:
     secret = secret_lines()
     assert len(secret) > 50 and any("slots of that owner" in line for line in secret)
     (tmp_path / "page.html").write_text(
-        '<span class="n">start</span> = <b>scores</b>.masked_fill(<i>~visible</i>, '
+        '<span class="k">return</span> <b>scores</b>.masked_fill(<i>~visible</i>, '
         "float(&quot;-inf&quot;)).softmax(-1) @ v",
         encoding="utf-8",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -150,7 +151,7 @@ def test_the_right_answer_is_done_and_prints_nothing(capfd: pytest.CaptureFixtur
     [
         (stub, "not done yet: page-slots"),
         (None, "there is no page_slots in this notebook; run the cell that defines it"),
-        (3, "page_slots([26, 2, 16, 32], 1, 0) raised TypeError: 'int' object is not callable"),
+        (3, "page_slots is 3, and can't be called; define it as the task says"),
         (lambda starts: 0, "another signature: it takes (starts), and is called with 3 arguments"),
         (lambda s, p, c: None, "returned None (is a return missing?); a tensor is wanted"),
         (lambda s, p, c: {1}, "a set can't be compared"),
@@ -161,11 +162,51 @@ def test_the_right_answer_is_done_and_prints_nothing(capfd: pytest.CaptureFixtur
         (uses_the_counterpart, "calls the package's own CacheManager._page_to_token"),
         (leaves, "raised SystemExit: 1 (line "),
         (raises_its_own, "raised OwnError: two (line "),
+        (lambda s, p, c: torch.zeros(2**23, dtype=torch.int32), "returned more than 32 MB"),
+        (right, "done: page-slots"),  # and the one before left nothing on its way
     ],
 )
 def test_each_mishap_has_its_own_sentence(answer: Any, words: str) -> None:
     line = heard(answer)
     assert words in line and "\n" not in line and "minisgl_lite/teaching" not in line
+
+
+def test_who_prints_in_vain_hears_of_it_with_what_is_wrong() -> None:
+    def chatty(starts: list[int], page_size: int, count: int) -> list[int]:
+        print("looking at", starts)
+        return []
+
+    assert heard(chatty).endswith(
+        "; a tensor is wanted; what your code prints is held back meanwhile: call it yourself to"
+        " see that"
+    )
+    assert "held back" not in heard(lambda s, p, c: [])
+
+
+def test_state_between_calls_that_change_their_arguments_is_found() -> None:
+    takes: list[int] = []
+
+    def take(free: list[int], count: int) -> bool:
+        taken = [free.pop(0) for _ in range(count)]
+        takes.extend(taken)
+        return len(takes) < 9
+
+    def take_more(free: list[int], count: int) -> bool:
+        takes.append(count)
+        free[: count + (len(takes) > 3)] = []
+        return True
+
+    for function, words in (
+        (take, "take([3, 4, 5], 2) returned True at first and False later: it keeps something"),
+        (take_more, "take_more([3, 4, 5], 2) left [5] at first and [] later: it keeps something"),
+    ):
+        takes.clear()
+        learner = Learner(InProcess({function.__name__: function}), function.__name__, mutates=(0,))
+        free = [3, 4, 5, 6, 7, 8, 9]
+        for _ in range(3):
+            learner(free[:3], 2)
+        with pytest.raises(Wrong, match=re.escape(words)):
+            learner.repeat_first_calls()
 
 
 def test_state_between_calls_is_found() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import nbformat
 import pytest
 
 from minisgl_lite.cli import main
+from minisgl_lite.teaching.assignments import ASSIGNMENTS
 from minisgl_lite.teaching.checks import EXERCISES, PUBLIC, load_exercises
 from minisgl_lite.teaching.release import check_source, release
 
@@ -32,6 +34,21 @@ def test_every_exercise_is_in_exactly_one_notebook() -> None:
             if cell.id.endswith("-answer"):
                 found.append(cell.id.removesuffix("-answer"))
     assert sorted(found) == sorted(EXERCISES.supported_names())
+
+
+def test_there_are_two_assignments_of_about_four_hours() -> None:
+    exercises = load_exercises()
+    kinds = Counter(exercises[name].kind for name in exercises.supported_names())
+    assert (kinds["build"], kinds["find"], kinds["explain"]) == (8, 2, 2)
+    assert kinds["predict"] >= 10
+    for notebooks in ASSIGNMENTS.values():
+        ids = [
+            cell.id
+            for name in notebooks
+            for cell in nbformat.read(ROOT / "solutions" / f"{name}.ipynb", as_version=4).cells
+        ]
+        names = [name.removesuffix("-answer") for name in ids if name.endswith("-answer")]
+        assert 220 <= sum(exercises[name].minutes for name in names) <= 260
 
 
 def test_every_notebook_has_the_pages_cell_for_colab_below_its_title() -> None:

@@ -21,6 +21,8 @@ from .learner import CHECK_SECONDS, Gone, Learner, Link, NotDone, Wrong
 from .serve import CALL_SECONDS
 from .wire import MAX_LINE, WireError, parse, send
 
+PRINTED = "; what your code prints is held back meanwhile: call it yourself to see that"
+
 
 def judge(
     exercise: Exercise,
@@ -50,7 +52,8 @@ def judge(
     except NotDone:
         return Verdict(exercise.name, "not done yet")
     except Wrong as wrong:
-        return Verdict(exercise.name, "wrong", str(wrong), wrong.misconception)
+        text = f"{wrong}{PRINTED}" if link.printed else str(wrong)
+        return Verdict(exercise.name, "wrong", text, wrong.misconception)
     except (Gone, WireError) as gone:
         return Verdict(exercise.name, "error", str(gone))
     return Verdict(exercise.name, "done")

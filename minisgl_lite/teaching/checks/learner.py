@@ -41,13 +41,18 @@ class Gone(Exception):
 
 
 class _Call(NamedTuple):
-    name: str
     args: list[Any]
     value: Any
+    args_after: list[Any]
 
 
 class Link:
-    """Requests out, answers in, over a pair of byte streams; gives up at the deadline."""
+    """Requests out, answers in, over a pair of byte streams; gives up at the deadline.
+
+    ``printed``: whether the learner's code has printed anything, in this check.
+    """
+
+    printed = False
 
     def __init__(self, incoming: IO[bytes], outgoing: IO[bytes]) -> None:
         self.incoming, self.outgoing = incoming, outgoing
@@ -58,7 +63,7 @@ class Link:
     def begin(self, counterparts: Sequence[str], seconds: float, call_seconds: float) -> None:
         """A new check: what is withheld on the learner's side, and how long it may take."""
         self.deadline = time.monotonic() + seconds
-        self.calls = 0
+        self.calls, self.printed = 0, False
         send(
             self.outgoing,
             {"op": "begin", "counterparts": list(counterparts), "seconds": call_seconds},
@@ -72,7 +77,9 @@ class Link:
             send(self.outgoing, request)
         except (BrokenPipeError, OSError):
             raise Gone("the notebook's kernel has stopped") from None
-        return parse(self._line())
+        answer = parse(self._line())
+        self.printed |= bool(answer.get("printed"))
+        return answer
 
     def _line(self) -> bytes:
         while b"\n" not in self._buffer:
@@ -104,10 +111,15 @@ class Learner:
     def __call__(self, *args: Any) -> Any:
         """Call the learner's function. Raises Wrong, in words, when that fails."""
         kept = [_copied(arg) for arg in args]
-        value = call(self.link, {"op": "call", "name": self.name}, self.name, args, self.mutates)
-        if len(self._first_calls) < 3 and not self.mutates:
-            self._first_calls.append(_Call(self.name, kept, _copied(value)))
+        value = self._call(args)
+        if len(self._first_calls) < 3:
+            after = [_copied(arg) for arg in args]
+            self._first_calls.append(_Call(kept, _copied(value), after))
         return value
+
+    def _call(self, args: Sequence[Any]) -> Any:
+        request = {"op": "call", "name": self.name}
+        return call(self.link, request, self.name, args, self.mutates)
 
     def value(self) -> Any:
         """What the learner's variable holds. Raises NotDone while it is None."""
@@ -124,13 +136,21 @@ class Learner:
 
     def repeat_first_calls(self) -> None:
         """The first calls once more: a function that keeps state between calls is found here."""
-        for name, args, before in self._first_calls:
-            again = call(self.link, {"op": "call", "name": name}, name, args, ())
+        for args, before, after in self._first_calls:
+            called = f"{self.name}({shown(args)})"
+            args_again = [_copied(arg) for arg in args]
+            again = self._call(args_again)
             if not same(again, before):
                 raise Wrong(
-                    f"{name}({shown(args)}) returned {brief(before)} at first and {brief(again)}"
-                    " later: it keeps something between calls"
+                    f"{called} returned {brief(before)} at first and {brief(again)} later: it keeps"
+                    " something between calls"
                 )
+            for left, right in zip(after, args_again, strict=True):
+                if not same(left, right):
+                    raise Wrong(
+                        f"{called} left {brief(left)} at first and {brief(right)} later: it keeps"
+                        " something between calls"
+                    )
 
 
 class LearnerObject:
@@ -230,6 +250,8 @@ def _value(answer: dict[str, Any], what: str, args: Sequence[Any]) -> Any:
         {
             "missing": f"there is no {what} in this notebook; run the cell that defines it",
             "signature": f"{what} has another signature: {text}",
+            "kind": f"{what} is {text}, and can't be called; define it as the task says",
+            "large": f"{called} returned more than 32 MB",
             "counterpart": f"{called} calls the package's own {text}; write that yourself",
             "type": f"{called}: {text}",
             "overtime": f"{called} ran for {answer.get('seconds')} seconds and was stopped: does a"

@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
-from .wire import MAX_LINE, Handle, WireError, pack, parse, send, unpack
+from .wire import MAX_LINE, Handle, WireError, line, pack, parse, unpack
 from .withheld import CounterpartUsed, withheld
 
 CALL_SECONDS = 5.0
@@ -86,8 +86,13 @@ class Server:
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Carry out one request of the judge; always an answer, whatever happens."""
+        held = _HeldBack()
+        answer = self._tried(request, held)
+        return answer | {"printed": True} if held.printed else answer
+
+    def _tried(self, request: dict[str, Any], held: _HeldBack) -> dict[str, Any]:
         try:
-            with time_limit(self.seconds), withheld(self.counterparts), _quiet():
+            with time_limit(self.seconds), withheld(self.counterparts), _quiet(held):
                 return self._answer(request)
         except Overtime:
             return {"error": "overtime", "seconds": self.seconds}
@@ -121,6 +126,8 @@ class Server:
         target = self._target(request)
         if target is None:
             return {"error": "missing"}
+        if not callable(target):
+            return {"error": "kind", "text": repr(target)[:60]}
         args = [unpack(arg) for arg in request["args"]]
         if (refused := _refused(target, args)) is not None:
             return {"error": "signature", "text": refused}
@@ -136,7 +143,7 @@ class Server:
         self.objects[number] = value
         return pack(Handle(number))
 
-    def _target(self, request: dict[str, Any]) -> Callable[..., Any] | None:
+    def _target(self, request: dict[str, Any]) -> Any:
         owner = request.get("handle")
         if owner is None:
             return self.namespace.get(request["name"])
@@ -151,22 +158,36 @@ def serve(namespace: Mapping[str, Any], incoming: IO[bytes], outgoing: IO[bytes]
     """
     server = Server(namespace)
     while True:
-        line = incoming.readline(MAX_LINE)
-        if not line:
+        request = incoming.readline(MAX_LINE)
+        if not request:
             raise WireError("the judge has gone")
-        message = parse(line)
+        message = parse(request)
         if "verdict" in message:
             return message
         if message.get("op") == "begin":
             server = Server(namespace, message["counterparts"], seconds=message["seconds"])
             continue
-        send(outgoing, server.answer(message))
+        answer = line(server.answer(message))
+        if len(answer) > MAX_LINE:  # the judge would not read it to its end
+            answer = line({"error": "large"})
+        outgoing.write(answer)
+        outgoing.flush()
+
+
+class _HeldBack(io.TextIOBase):
+    """Takes what is printed, keeps none of it, and remembers that something was."""
+
+    printed = False
+
+    def write(self, text: str) -> int:
+        self.printed = True
+        return len(text)
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet(held: _HeldBack) -> Iterator[None]:
     """What the learner's code prints while it is checked is held back: a verdict is one line."""
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    with contextlib.redirect_stdout(held), contextlib.redirect_stderr(held):
         yield
 
 
@@ -188,7 +209,7 @@ def _told(error: BaseException) -> dict[str, Any]:
     place = None
     for frame in traceback.extract_tb(error.__traceback__):
         if not frame.filename.startswith(_OURS) and frame.filename != __file__:
-            place = f"line {frame.lineno}: {(frame.line or '').strip()}"
+            place = f"line {frame.lineno}: {(frame.line or '').strip()[:80]}"
     known = type(error).__name__ in vars(builtins)
     return {
         "type": type(error).__name__,

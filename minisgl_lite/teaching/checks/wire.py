@@ -113,18 +113,23 @@ def _unpack_tensor(content: dict[str, Any]) -> torch.Tensor:
     return torch.frombuffer(raw, dtype=torch.uint8).view(dtype).reshape(shape)
 
 
+def line(message: dict[str, Any]) -> bytes:
+    """The line that a message travels as."""
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
 def send(stream: IO[bytes], message: dict[str, Any]) -> None:
     """Write one message as a line."""
-    stream.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+    stream.write(line(message))
     stream.flush()
 
 
-def parse(line: bytes) -> dict[str, Any]:
+def parse(text: bytes) -> dict[str, Any]:
     """The message of a line. Raises WireError for another kind of line."""
     try:
-        message = json.loads(line)
+        message = json.loads(text)
     except (ValueError, RecursionError):
-        raise WireError(f"{line[:60]!r} is no message") from None
+        raise WireError(f"{text[:60]!r} is no message") from None
     if not isinstance(message, dict):
-        raise WireError(f"{line[:60]!r} is no message")
+        raise WireError(f"{text[:60]!r} is no message")
     return message
