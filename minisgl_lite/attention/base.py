@@ -45,9 +45,11 @@ class BaseAttnBackend(ABC):
         """Causal attention of every new token over its request's whole context.
 
         Args:
-            q: (T, H_q, D); k, v: (T, H_kv, D), this step's tokens in batch order.
+            q: (T, H_q, D); k, v: (T, H_kv, D), this step's tokens in batch order. On a CPU they may
+                be wider than the pool's dtype.
         Returns:
-            (T, H_q, D). Changes the pool, at ``batch.out_loc`` of layer ``layer_id``.
+            (T, H_q, D) in the dtype of ``q``. Changes the pool, at ``batch.out_loc`` of layer
+            ``layer_id``.
         """
 
     @abstractmethod
@@ -74,7 +76,8 @@ class BaseAttnBackend(ABC):
     def store(k: torch.Tensor, v: torch.Tensor, layer_id: int, batch: Batch) -> None:
         """The write half of ``forward``, the same for every backend."""
         ctx = get_global_ctx()
-        ctx.kv_cache.store_kv(k, v, batch.out_loc, layer_id)
+        dtype = ctx.kv_cache.dtype
+        ctx.kv_cache.store_kv(k.to(dtype), v.to(dtype), batch.out_loc, layer_id)
         if ctx.hooks.active:
             ctx.hooks.emit("on_store", layer_id, batch)
             ctx.hooks.emit("on_attend", layer_id, batch)

@@ -47,18 +47,19 @@ class TorchAttnBackend(BaseAttnBackend):
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, layer_id: int, batch: Batch
     ) -> torch.Tensor:
         self.store(k, v, layer_id, batch)
-        metadata = batch.attn_metadata
+        metadata, given = batch.attn_metadata, q.dtype
         assert isinstance(metadata, TorchMetadata)
+        q = q.to(self.kvcache.dtype)
         k_cache = self.kvcache.k_cache(layer_id).flatten(0, 1)  # (N'·P, H_kv, D)
         v_cache = self.kvcache.v_cache(layer_id).flatten(0, 1)
         if metadata.mask is not None:
-            return self._decode(q, k_cache, v_cache, metadata.slots, metadata.mask)
+            return self._decode(q, k_cache, v_cache, metadata.slots, metadata.mask).to(given)
         outputs = []
         rows = q.split([extend_len for extend_len, _ in metadata.seqlens])
         requests = zip(rows, metadata.slots, metadata.seqlens, metadata.masks, strict=True)
         for q_req, slots, lens, mask in requests:
             outputs.append(self._extend(q_req, k_cache, v_cache, slots[: lens[1]], mask))
-        return torch.cat(outputs)  # (T, H_q, D)
+        return torch.cat(outputs).to(given)  # (T, H_q, D)
 
     def prepare_metadata(self, batch: Batch) -> None:
         paged = PagedMetadata.of_batch(batch, self.page_table, self.page_size)

@@ -22,61 +22,67 @@ Product = Callable[[torch.Tensor], torch.Tensor]
 """(T, in) -> (T, out), the bias added."""
 
 MOST_ROWS = {torch.float32: 32, torch.bfloat16: 8}
-"""Up to here a step through the file's blocks was faster than the product that follows."""
+"""Up to here a step through the file's blocks was faster than the product that follows, by the
+dtype of its weights."""
 
 
-def make_fast(model: BaseOP, blocks: Mapping[str, Blocks]) -> None:
+def make_fast(model: BaseOP, blocks: Mapping[str, Blocks], dtype: torch.dtype) -> None:
     """Give each linear layer of ``model``, on a CPU and of one rank, its fastest product.
 
     ``blocks``: the weights that the file holds in blocks, by the names of the model's state dict.
+    ``dtype``: of the weights that are multiplied with many rows; what goes from layer to layer
+    keeps the dtype that the model was loaded in.
 
-    NOTE: a prepacked weight replaces the plain one, which would double the memory; the layer keeps
-    its shape alone.
+    NOTE: a weight in another dtype or order replaces the plain one, which would double the memory;
+    the layer keeps its shape alone.
     """
     use_blocks = bool(blocks) and blocks_kernel_is_there()
     for name, layer in _linear_layers(model):
         owner = getattr(layer, "tied_embedding", None) or layer
         weight, bias = owner.weight, layer.bias
-        product = prepacked(weight, bias) or _plain(weight, bias)
-        if isinstance(layer, _LinearTPImpl) and not isinstance(product, _Plain):
+        # NOTE: logits of 20 in bf16 are 0.125 apart, so the head keeps the dtype it was loaded in.
+        kept = weight.dtype if isinstance(layer, ParallelLMHead) else dtype
+        product = in_bf16(weight, bias) if kept == torch.bfloat16 else plain(weight, bias)
+        if kept != weight.dtype:
             layer.weight = torch.empty_like(weight, device="meta")
-        if use_blocks and name in blocks and weight.dtype in MOST_ROWS:
-            product = _few_rows(blocks[name], bias, MOST_ROWS[weight.dtype], product)
+        if use_blocks and name in blocks and kept in MOST_ROWS:
+            product = _few_rows(blocks[name], bias, MOST_ROWS[kept], product)
         layer.product = product
 
 
-class _Plain:
-    """``F.linear``."""
-
-    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
-        self.weight, self.bias = weight, bias
-
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        return F.linear(x, self.weight, self.bias)
+def plain(weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
+    """The product that a layer has anyway."""
+    return lambda x: F.linear(x, weight, bias)
 
 
-def _plain(weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
-    return _Plain(weight, bias)
+def in_bf16(weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
+    """Weights and factors in bf16, in oneDNN's own order where torch offers it; sums in fp32."""
+    narrow = weight.bfloat16()
+    multiply = prepacked(narrow) or (lambda x: F.linear(x, narrow))
+
+    def product(x: torch.Tensor) -> torch.Tensor:
+        y = multiply(x.bfloat16()).to(x.dtype)
+        return y if bias is None else y + bias
+
+    return product
 
 
-def prepacked(weight: torch.Tensor, bias: torch.Tensor | None) -> Product | None:
-    """A product in bf16 over a copy in oneDNN's own order; None where torch doesn't offer it.
+def prepacked(weight: torch.Tensor) -> Product | None:
+    """A product over a copy of ``weight``, bf16, in oneDNN's order; None where it can't be had.
 
     NOTE: two private operations of torch, the ones that its compiler puts in place of F.linear. A
     test says when they are gone.
     """
-    if weight.dtype != torch.bfloat16 or not torch.backends.mkldnn.is_available():
-        return None
     operations: Any = torch.ops.mkldnn
     try:
-        if not operations._is_mkldnn_bf16_supported():
+        if not torch.backends.mkldnn.is_available() or not operations._is_mkldnn_bf16_supported():
             return None
         packed = operations._reorder_linear_weight(weight)
         multiply = operations._linear_pointwise
-        multiply(weight.new_zeros(1, weight.shape[1]), packed, bias, "none", [], "")
+        multiply(weight.new_zeros(1, weight.shape[1]), packed, None, "none", [], "")
     except (AttributeError, RuntimeError, NotImplementedError):
         return None
-    return lambda x: multiply(x, packed, bias, "none", [], "")
+    return lambda x: multiply(x, packed, None, "none", [], "")
 
 
 def _few_rows(
