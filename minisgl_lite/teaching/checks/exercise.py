@@ -13,8 +13,6 @@ from .learner import Learner
 if TYPE_CHECKING:
     from ...trace import Trace
 
-Kind = Literal["build", "find", "explain", "predict"]
-
 
 class Verdict(NamedTuple):
     """How a check ended. ``text`` is one sentence; ``misconception`` a tag such as ``m02``."""
@@ -75,7 +73,7 @@ class Exercise:
     """
 
     name: str
-    kind: Kind
+    kind: Literal["build", "find", "explain", "predict"]
     answer: str
     objective: str
     difficulty: int
