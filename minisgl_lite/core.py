@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -49,8 +50,8 @@ class SamplingParams:
             if isinstance(value, bool) or not isinstance(value, kind):
                 what = "a number" if kind is Real else "a whole number"
                 raise ValueError(f"{name} {value!r} is not allowed: {what} is needed.")
-        if not 0.0 <= self.temperature < float("inf"):
-            raise ValueError(f"temperature {self.temperature} is not allowed: 0 or more.")
+        if not 0.0 <= self.temperature <= sys.float_info.max:
+            raise ValueError(f"temperature {self.temperature!r:.60} is not allowed: 0 or more.")
         if self.top_k != -1 and self.top_k < 1:
             raise ValueError(f"top_k {self.top_k} is not allowed: 1 or more, or -1 for all.")
         if not 0.0 < self.top_p <= 1.0:

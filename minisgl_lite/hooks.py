@@ -15,6 +15,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    import torch
+
     from .core import Batch, Req
     from .kvcache.base import BaseCacheHandle
     from .kvcache.radix_cache import RadixTreeNode
@@ -113,11 +115,19 @@ class Listener:
     def on_launch(self, batch: Batch, batch_id: int) -> None:
         """The batch is about to be handed to the device."""
 
+    def on_attention(self, layer_id: int, batch: Batch) -> None:
+        """Device: the layer's attention begins; nothing of this step is stored in it yet."""
+
     def on_store(self, layer_id: int, batch: Batch) -> None:
         """Device: the layer's new K/V were stored at ``batch.out_loc``."""
 
     def on_attend(self, layer_id: int, batch: Batch) -> None:
         """Device: the layer is about to read the history of every request of the batch."""
+
+    def on_attention_done(
+        self, layer_id: int, batch: Batch, q: torch.Tensor, output: torch.Tensor
+    ) -> None:
+        """Device: the layer's attention is over; ``q`` and ``output`` are (T, H_q, D)."""
 
     def on_forward_done(self, batch: Batch, batch_id: int) -> None:
         """Launched: lengths are completed, sampled tokens are on their way to ``token_pool``."""
@@ -133,6 +143,9 @@ class Listener:
 
     def on_free(self, page_starts: list[int]) -> None:
         """Pages went to the tail of ``free_slots``."""
+
+    def on_free_slots_set(self, before: int, page_starts: list[int]) -> None:
+        """``free_slots``, of ``before`` pages, was set by hand: it is ``page_starts`` now."""
 
     def on_row(self, table_idx: int, taken: bool) -> None:
         """A table row was taken from, or went back to, the stack of free rows."""

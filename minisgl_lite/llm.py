@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import index
 from typing import Any, ClassVar, NamedTuple, TypeAlias
@@ -80,8 +80,8 @@ class LLM(Scheduler):
         managers: Managers = Managers(),  # noqa: B008 - an immutable tuple of classes
         **config: Any,
     ) -> None:
-        if num_pages is not None and num_pages < 1:
-            raise ValueError(f"num_pages {num_pages} is not allowed: 1 or more.")
+        if num_pages is not None and (not isinstance(num_pages, int) or num_pages < 1):
+            raise ValueError(f"num_pages {num_pages!r} is not allowed: 1 or more.")
         named = self.preferred if model_path is None else PreferredModel(model_path)
         config.setdefault("allow_download", named.allow_download)
         settings = SchedulerConfig(
@@ -144,7 +144,7 @@ class LLM(Scheduler):
         self,
         prompts: Iterable[Prompt],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
-    ) -> Iterator[TokenEvent]:
+    ) -> Generator[TokenEvent, None, None]:
         """Yield the tokens of all ``prompts`` as they come.
 
         Closing the iterator, or Ctrl-C, aborts what still runs and leaves the engine usable.
@@ -252,6 +252,8 @@ class LLM(Scheduler):
     ) -> Sequence[SamplingParams]:
         if params is None or isinstance(params, SamplingParams):
             return [params or SamplingParams()] * len(prompts)
+        if not isinstance(params, Sequence):
+            raise ValueError(f"sampling_params {params!r:.60} is neither one for all nor a list.")
         if len(params) != len(prompts):
             raise ValueError(f"{len(prompts)} prompts and {len(params)} sampling_params; one each.")
         return params

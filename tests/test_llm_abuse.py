@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 from collections.abc import Callable
 from threading import Thread
 from typing import Any
@@ -209,3 +211,31 @@ def test_a_toy_refuses_a_uid_that_still_runs() -> None:
 def test_a_pool_beyond_all_memory_is_refused_in_one_line(sizes: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"pages of \d+ tokens takes [\d,.]+ GiB"):
         LLM("tiny", **sizes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("event", ["on_turn_begin", "on_allocate", "on_attend", "on_release"])
+def test_a_real_ctrl_c_in_the_middle_of_a_turn_waits_for_its_end(
+    event: str, overlap: bool, want: list[int]
+) -> None:
+    """The signal itself, at moments when pages are between two owners."""
+    after: list[str] = []
+
+    def press(self: Listener, *args: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        after.append("the turn went on")
+
+    former = signal.getsignal(signal.SIGINT)
+    with LLM("tiny", num_pages=64, overlap=overlap) as llm:
+        listener = type("Presses", (Listener,), {event: press})()
+        llm.hooks.attach(listener)
+        with pytest.raises(KeyboardInterrupt):
+            llm.generate(["hello", "help"], SamplingParams(max_tokens=3, ignore_eos=True))
+        llm.hooks.detach(listener)
+        assert after
+        while llm.has_work:
+            llm.run_turn()
+        llm.run_when_idle()
+        assert not llm.status_map and llm.table_manager.available_size == 256
+        assert say(llm) == want
+    assert signal.getsignal(signal.SIGINT) is former

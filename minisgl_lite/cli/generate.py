@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Generator
+from contextlib import ExitStack, closing
 from typing import Any
 
 import torch
 
 from minisgl_lite.core import SamplingParams
+from minisgl_lite.distributed import DistributedInfo, destroy_distributed, init_from_env
 from minisgl_lite.llm import LLM, TokenEvent
 from minisgl_lite.models import Tokenizer
 
@@ -18,7 +19,6 @@ from .counts import Counts
 from .files import check_place
 from .options import add_options
 from .printer import Printer
-from .ranks import SINGLE, join_ranks, leave_ranks
 
 
 def add_parser(commands: Any) -> None:
@@ -37,21 +37,24 @@ def run(args: argparse.Namespace) -> int:
     params = _sampling_params(args)
     if args.trace is not None:
         check_place("--trace", args.trace)
-    ranks = join_ranks()
-    if ranks != SINGLE and params.seed is None:
+    ranks = init_from_env(args.device)
+    if ranks.size > 1 and params.seed is None:
         params.seed = 0  # NOTE: all ranks must draw the same tokens
     out = sys.stdout if ranks.is_primary() else None
     with ExitStack() as stack:
-        stack.callback(leave_ranks, ranks)
+        if ranks.size > 1:
+            stack.callback(destroy_distributed)
         llm = stack.enter_context(_open_llm(args, ranks))
         recorder = _attach_watchers(args, llm) if ranks.is_primary() else None
+        if recorder is not None:  # also after Ctrl-C or a fault: what was recorded so far
+            stack.callback(lambda: recorder.trace().save(args.trace))
         counts = stack.enter_context(Counts(llm))
-        printer = Printer(args.prompts, llm.tokenizer, out)
-        for event in _stream(args, llm, params):
-            counts.tokens += event.token >= 0 and event.reason != "stop"
-            printer.show(event)
-        if recorder is not None:
-            recorder.trace().save(args.trace)
+        tokenizer = _tokenizer(args, llm)
+        printer = Printer(args.prompts, tokenizer, out)
+        with closing(_stream(args, llm, tokenizer, params)) as events:
+            for event in events:
+                counts.tokens += event.token >= 0 and event.reason != "stop"
+                printer.show(event)
         if printer.failures < len(args.prompts):
             printer.line(counts.line())
     return printer.finish(f"minisgl-lite {args.command}")
@@ -70,7 +73,7 @@ def _sampling_params(args: argparse.Namespace) -> SamplingParams:
     return params
 
 
-def _open_llm(args: argparse.Namespace, ranks: Any) -> LLM:
+def _open_llm(args: argparse.Namespace, ranks: DistributedInfo) -> LLM:
     return LLM(
         args.model,
         getattr(torch, args.dtype),
@@ -94,12 +97,24 @@ def _attach_watchers(args: argparse.Namespace, llm: LLM) -> Any:
     return Recorder(llm, sanitizer=sanitizer) if args.trace is not None else None
 
 
-def _stream(args: argparse.Namespace, llm: LLM, params: SamplingParams) -> Iterator[TokenEvent]:
+def _tokenizer(args: argparse.Namespace, llm: LLM) -> Tokenizer | None:
+    """The model's; None where it has none and none is needed, as with --ids."""
+    try:
+        return llm.tokenizer
+    except (ValueError, ImportError):
+        if not args.ids:
+            raise
+        return None
+
+
+def _stream(
+    args: argparse.Namespace, llm: LLM, tokenizer: Tokenizer | None, params: SamplingParams
+) -> Generator[TokenEvent, None, None]:
     """The events of all prompts; one that can't be encoded has its error and stops no other."""
     encoded: dict[int, list[int]] = {}
     for number, prompt in enumerate(args.prompts):
         try:
-            encoded[number] = _encode(prompt, llm.tokenizer, args)
+            encoded[number] = _encode(prompt, tokenizer, args)
         except ValueError as error:
             yield TokenEvent(number, -1, f"error: {error}")
     numbers = list(encoded)
@@ -107,9 +122,9 @@ def _stream(args: argparse.Namespace, llm: LLM, params: SamplingParams) -> Itera
         yield event._replace(prompt=numbers[event.prompt])
 
 
-def _encode(prompt: str, tokenizer: Tokenizer, args: argparse.Namespace) -> list[int]:
+def _encode(prompt: str, tokenizer: Tokenizer | None, args: argparse.Namespace) -> list[int]:
     """An empty prompt stays empty, so that the engine refuses it, also in a chat template."""
-    if args.ids:
+    if args.ids or tokenizer is None:
         return _parse_ids(prompt)
     chat = tokenizer.chat_template is not None if args.chat is None else args.chat
     if not chat or not prompt:

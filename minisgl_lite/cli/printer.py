@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Protocol, TextIO
 
 from minisgl_lite.llm import TokenEvent
 from minisgl_lite.models import Tokenizer
@@ -12,11 +12,30 @@ from minisgl_lite.models import Tokenizer
 _TITLE_WIDTH = 60
 
 
+class _Decoder(Protocol):
+    def feed(self, token_id: int) -> str: ...
+    def finish(self) -> str: ...
+
+
+class _Numbers:
+    """What ``--ids`` takes: '1,4093,198'. For a model without a tokenizer."""
+
+    def __init__(self) -> None:
+        self._comma = ""
+
+    def feed(self, token_id: int) -> str:
+        text, self._comma = f"{self._comma}{token_id}", ","
+        return text
+
+    def finish(self) -> str:
+        return ""
+
+
 class _Answer:
     """The text of one prompt that is not printed yet."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self.decoder = tokenizer.stream_decoder()
+    def __init__(self, decoder: _Decoder) -> None:
+        self.decoder = decoder
         self.waiting = ""
         self.done = False
         self.error: str | None = None
@@ -30,15 +49,20 @@ class Printer:
     """Prompts run together, but their texts can't be read together.
 
     The first unfinished prompt streams; the text of later ones waits until its turn has come. With
-    several prompts each has a header. ``out`` None prints nothing.
+    several prompts each has a header. ``tokenizer`` None prints token ids; ``out`` None nothing.
     """
 
-    def __init__(self, prompts: Sequence[str], tokenizer: Tokenizer, out: TextIO | None) -> None:
+    def __init__(
+        self, prompts: Sequence[str], tokenizer: Tokenizer | None, out: TextIO | None
+    ) -> None:
         if out is not None and hasattr(out, "reconfigure"):
             out.reconfigure(errors="replace")  # a terminal may not know every character
         self._prompts = prompts
         self._out = out
-        self._answers = [_Answer(tokenizer) for _ in prompts]
+        self._answers = [
+            _Answer(_Numbers() if tokenizer is None else tokenizer.stream_decoder())
+            for _ in prompts
+        ]
         self._current = 0
         self._header()
 

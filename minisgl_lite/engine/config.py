@@ -58,10 +58,11 @@ class EngineConfig:
                 raise ValueError(f"{name} {value} is not allowed: 1 or more.")
         if not isinstance(self.dtype, torch.dtype) or not self.dtype.is_floating_point:
             raise ValueError(f"dtype {self.dtype!r} is not allowed: a floating-point torch.dtype.")
-        if not 0.0 < self.memory_ratio <= 1.0:
-            raise ValueError(
-                f"memory_ratio {self.memory_ratio} is not allowed: above 0, at most 1."
-            )
+        ratio = self.memory_ratio
+        if not isinstance(ratio, int | float) or not 0.0 < ratio <= 1.0:
+            raise ValueError(f"memory_ratio {ratio!r} is not allowed: above 0, at most 1.")
+        if not isinstance(self.attention_backend, str):
+            raise ValueError(f"attention_backend {self.attention_backend!r:.60} is not allowed.")
         largest = self.cuda_graph_max_bs
         if largest is not None and (type(largest) is not int or largest < 0):
             raise ValueError(
@@ -69,7 +70,7 @@ class EngineConfig:
             )
         sizes = self.cuda_graph_bs or []
         if not isinstance(sizes, list | tuple) or not all(
-            isinstance(size, int) and 1 <= size <= self.max_running_req for size in sizes
+            type(size) is int and 1 <= size <= self.max_running_req for size in sizes
         ):
             raise ValueError(
                 f"cuda_graph_bs {self.cuda_graph_bs} is not allowed:"

@@ -73,9 +73,11 @@ class Sampler:
             return BatchSamplingArgs()
         noise = [self._draw(req) for req in batch.reqs]
         return BatchSamplingArgs(
-            temperatures=self._tensor([0.0 if p.is_greedy else p.temperature for p in params]),
+            temperatures=self._tensor(
+                [0.0 if p.is_greedy else float(p.temperature) for p in params]
+            ),
             top_k=self._tensor([self._top_k(p) for p in params]).long(),
-            top_p=self._tensor([p.top_p for p in params]),
+            top_p=self._tensor([float(p.top_p) for p in params]),
             noise=self._tensor(noise),
         )
 

@@ -16,6 +16,10 @@ def make_page_table(
 
     The last row is the dummy request's: each entry is N·P, the first slot of the dummy page.
     """
+    sizes = {"max_running_req": max_running_req, "max_seq_len": max_seq_len}
+    for name, size in (sizes | {"num_pages": num_pages, "page_size": page_size}).items():
+        if size < 1:
+            raise ValueError(f"{name} {size} is not allowed: 1 or more.")
     width = align_ceil(max_seq_len, lcm(32, page_size))
     table = torch.zeros((max_running_req + 1, width), dtype=torch.int32, device=device)
     table[max_running_req] = num_pages * page_size

@@ -59,12 +59,17 @@ class AttentionLayer(StateLessOP):
     def forward(self, qkv: torch.Tensor) -> torch.Tensor:
         """(T, (H_q + 2·H_kv)·D) -> (T, H_q·D), this rank's heads, at the batch's positions."""
         ctx = get_global_ctx()
+        batch, hooks = ctx.batch, ctx.hooks
         dims = [self.qo_attn_dim, self.kv_attn_dim, self.kv_attn_dim]
         q, k, v = (part.unflatten(-1, (-1, self.head_dim)) for part in qkv.split(dims, dim=-1))
         if self.q_norm is not None:
             q = self.q_norm.forward(q)
         if self.k_norm is not None:
             k = self.k_norm.forward(k)
-        q, k = self.rotary.forward(ctx.batch.positions, q, k)  # (T, H_q, D), (T, H_kv, D)
-        o = ctx.attn_backend.forward(q, k, v, self.layer_id, ctx.batch)  # (T, H_q, D)
+        q, k = self.rotary.forward(batch.positions, q, k)  # (T, H_q, D), (T, H_kv, D)
+        if hooks.active:
+            hooks.emit("on_attention", self.layer_id, batch)
+        o = ctx.attn_backend.forward(q, k, v, self.layer_id, batch)  # (T, H_q, D)
+        if hooks.active:
+            hooks.emit("on_attention_done", self.layer_id, batch, q, o)
         return o.reshape(-1, self.qo_attn_dim)

@@ -59,7 +59,9 @@ class CacheManager:
 
     @free_slots.setter
     def free_slots(self, page_starts: torch.Tensor) -> None:
-        self._queue = deque(page_starts.tolist())
+        before, self._queue = len(self._queue), deque(page_starts.tolist())
+        if self.hooks.active:
+            self.hooks.emit("on_free_slots_set", before, list(self._queue))
 
     @property
     def available_size(self) -> int:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import torch
 
-from ..core import Batch, Req
+from ..core import Batch, Req, SamplingParams
 from ..engine.stream import HostStream, Stream
 from ..hooks import Hooks
 from ..message import AbortBackendMsg, BackendMsg, DetokenizeMsg, UserMsg
@@ -76,8 +77,10 @@ class Scheduler:
         *,
         managers: Managers = Managers(),  # noqa: B008 - an immutable tuple of classes
     ) -> None:
+        config.validate()
         self.engine = engine
         self.io = io
+        self._check_engine(config)
         self.device: torch.device = engine.page_table.device
         self.hooks: Hooks = getattr(engine, "hooks", None) or Hooks()
         self._stream = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
@@ -96,7 +99,7 @@ class Scheduler:
             manager.hooks = self.hooks
 
         eos = config.eos_token_id
-        self.eos_token_ids = frozenset([eos] if isinstance(eos, int) else eos or ())
+        self.eos_token_ids = frozenset([int(eos)] if isinstance(eos, int | Integral) else eos or ())
         self.token_pool = self.table_manager.token_pool
         self.prefill_budget = config.max_extend_tokens
         self.finished_reqs: set[Req] = set()
@@ -108,6 +111,20 @@ class Scheduler:
         self._num_batches = 0
         if self.device.type == "cuda":  # the tables were filled in neither stream of the loop
             torch.cuda.synchronize(self.device)
+
+    def _check_engine(self, config: SchedulerConfig) -> None:
+        """Settings that an engine was not built for would show as a wrong slot much later."""
+        rows = self.engine.page_table.shape[0] - 1
+        if config.max_running_req > rows:
+            raise ValueError(
+                f"max_running_req {config.max_running_req} is not allowed: the engine's page table"
+                f" has {rows} rows for requests."
+            )
+        built_for = getattr(getattr(self.engine, "ctx", None), "page_size", config.page_size)
+        if config.page_size != built_for:
+            raise ValueError(
+                f"page_size {config.page_size} is not allowed: the engine has pages of {built_for}."
+            )
 
     @property
     def stream(self) -> torch.cuda.Stream | None:
@@ -178,8 +195,15 @@ class Scheduler:
     # ---------------------------------------------------------------- messages
 
     def _receive(self, *, blocking: bool) -> None:
+        """NOTE: what is no message at all ends the turn, but only after all others are taken."""
+        unknown: TypeError | None = None
         for msg in self.io.receive_msg(blocking=blocking):
-            self._process_one_msg(msg)
+            try:
+                self._process_one_msg(msg)
+            except TypeError as error:
+                unknown = unknown or error
+        if unknown is not None:
+            raise unknown
 
     def _process_one_msg(self, msg: BackendMsg) -> None:
         if isinstance(msg, UserMsg):
@@ -198,6 +222,7 @@ class Scheduler:
                 self.hooks.emit("on_reject", msg.uid, reason)
             self.io.send_result([DetokenizeMsg(msg.uid, -1, True, reason)])
             return
+        msg = replace(msg, input_ids=msg.input_ids.to(torch.int32))
         params = msg.sampling_params
         if params.max_tokens > room:  # NOTE: on a copy; the caller may share one among its prompts
             msg = replace(msg, sampling_params=replace(params, max_tokens=room))
@@ -205,6 +230,7 @@ class Scheduler:
 
     def _check_request(self, msg: UserMsg) -> int:
         """The number of tokens there is room for; raises ValueError for what can never run."""
+        _check_types(msg)
         input_len = len(msg.input_ids)
         if input_len == 0:
             raise ValueError("the prompt is empty; at least 1 token is needed.")
@@ -217,7 +243,7 @@ class Scheduler:
             )
         vocab_size = getattr(self.engine.sampler, "vocab_size", None)
         if vocab_size is not None:
-            low, high = (int(x) for x in msg.input_ids.aminmax())
+            low, high = (int(x) for x in msg.input_ids.long().aminmax())
             if low < 0 or high >= vocab_size:
                 bad = low if low < 0 else high
                 raise ValueError(f"token id {bad} is outside the vocabulary [0, {vocab_size}).")
@@ -398,6 +424,23 @@ class Scheduler:
     def _free_req_resources(self, req: Req) -> None:
         self.table_manager.free(req.table_idx)
         self.cache_manager.cache_req(req, finished=True)
+
+
+def _check_types(msg: UserMsg) -> None:
+    """Raises ValueError for what would be an error of its whole batch later."""
+    uid, ids, params = msg.uid, msg.input_ids, msg.sampling_params
+    if not isinstance(uid, int) or isinstance(uid, bool) or uid < 0:
+        raise ValueError(f"uid {uid!r:.60} is not allowed: a whole number of 0 or more.")
+    if not isinstance(params, SamplingParams):
+        raise ValueError(f"sampling_params {params!r:.60} is not allowed: a SamplingParams.")
+    if not isinstance(ids, torch.Tensor):
+        raise ValueError(f"input_ids {ids!r:.60} is not allowed: a tensor of token ids.")
+    whole = not ids.is_floating_point() and not ids.is_complex() and ids.dtype != torch.bool
+    if ids.dim() != 1 or not whole or not ids.is_cpu:
+        raise ValueError(
+            f"input_ids of shape {tuple(ids.shape)}, {ids.dtype}, on {ids.device} are not allowed:"
+            " (n,) whole numbers on the CPU are."
+        )
 
 
 def _gather_ids(batch: Batch, token_pool: torch.Tensor, mapping: Indice2D) -> Callable[[], None]:

@@ -20,6 +20,12 @@ class TableManager:
     hooks: Hooks = NO_HOOKS
 
     def __init__(self, max_running_reqs: int, page_table: torch.Tensor) -> None:
+        rows = page_table.shape[0]
+        if not isinstance(max_running_reqs, int) or not 1 <= max_running_reqs <= rows:
+            raise ValueError(
+                f"max_running_reqs {max_running_reqs!r} is not allowed: the page table has {rows}"
+                " rows."
+            )
         self._max_running_reqs = max_running_reqs
         self._free_slots = list(range(max_running_reqs))
         self.page_table = page_table

@@ -3,14 +3,15 @@
 Runs with another page size, policy or loop have other frames, but the same requests: so their
 output tokens are compared first, by request and number. Only when all of them agree are the frames
 compared, turn by turn: first by what requests can tell of (pages, rows, lengths, batches), then by
-the prefix cache's own books, which only one of two caches may keep.
+the prefix cache's own books, which only one of two caches may keep. Last comes what the tokens
+mean: equal ids may stand for other texts.
 
-``viz/static/compare.js`` answers the same; a test holds one against the other.
+``viz/static/compare.js`` answers the same of the frames; a test holds one against the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -28,20 +29,22 @@ ENTRIES = (
 class Difference:
     """Where two traces part: the frame in each, None if it has none, and what stands there."""
 
-    kind: str  # "token" or "turn"
+    kind: str  # "token", "turn" or "vocab"
     left_frame: int | None
     right_frame: int | None
     left: Any
     right: Any
     uid: int | None = None
-    index: int | None = None  # of the output token, from 0
+    index: int | None = None  # of the output token, from 0; of "vocab": the token's id
     turn: int | None = None
 
     def __str__(self) -> str:
-        where = f"r{self.uid}, output token {self.index}" if self.kind == "token" else None
-        return (
-            f"{where or f'turn {self.turn}'}: {self.left} in the first, {self.right} in the second"
-        )
+        where = f"turn {self.turn}"
+        if self.kind == "token":
+            where = f"r{self.uid}, output token {self.index}"
+        elif self.kind == "vocab":
+            where = f"the bytes of token {self.index}"
+        return f"{where}: {self.left} in the first, {self.right} in the second"
 
 
 def _tokens(frames: Frames) -> dict[tuple[int, int], tuple[int, int]]:
@@ -119,3 +122,12 @@ def first_difference(left: Frames, right: Frames) -> Difference | None:
         or _end_of_one(left, right)
         or _first_frame(left, right)
     )
+
+
+def vocab_difference(left: Mapping[int, bytes], right: Mapping[int, bytes]) -> Difference | None:
+    """The first token id whose bytes differ, or are known in one trace only."""
+    for token in sorted({*left, *right}):
+        mine, other = left.get(token), right.get(token)
+        if mine != other:
+            return Difference("vocab", None, None, mine, other, index=token)
+    return None

@@ -23,7 +23,7 @@ def meta_of(scheduler: Scheduler, *, model: str | None, mode: str | None) -> dic
     """The ``meta`` of a trace. ``model`` and ``mode`` are found out where they are not given."""
     engine, manager = scheduler.engine, scheduler.cache_manager
     dtype = str(engine.kv_cache.dtype).removeprefix("torch.")
-    tokenizer = getattr(scheduler, "tokenizer", None)
+    tokenizer = _tokenizer_of(scheduler)
     return {
         "model": model or _model_name(scheduler),
         "mode": mode or ("exact" if dtype in ("float32", "float64") else "quick"),
@@ -50,6 +50,14 @@ def _model_name(scheduler: Scheduler) -> str:
     return "scripted" if config is None else str(config.model_path)
 
 
+def _tokenizer_of(scheduler: Scheduler) -> Any:
+    """None where the model has no tokenizer, or none that is installed."""
+    try:
+        return getattr(scheduler, "tokenizer", None)
+    except (ValueError, ImportError):
+        return None
+
+
 def _version() -> str:
     import minisgl_lite
 
@@ -63,8 +71,7 @@ def token_bytes_of(scheduler: Scheduler, vocab: Vocab | TokenBytes | None) -> To
     if vocab is not None:
         words = {k: v.encode() if isinstance(v, str) else v for k, v in vocab.items()}
         return words.get
-    tokenizer = getattr(scheduler, "tokenizer", None)
-    return getattr(tokenizer, "token_bytes", None) or (lambda token: None)
+    return getattr(_tokenizer_of(scheduler), "token_bytes", None) or (lambda token: None)
 
 
 def node_of(handle: BaseCacheHandle) -> int | None:

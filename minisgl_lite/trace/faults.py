@@ -12,7 +12,7 @@ class Fault(NamedTuple):
 
     Kinds: "double-free", "freed-while-cached", "freed-in-use", "evicted-in-use",
     "handed-out-twice", "not-a-page", "write-place", "wrong-position", "wrong-token", "not-stored",
-    "stale-read", "overwritten".
+    "stale-read", "overwritten", "read-before-store".
     """
 
     kind: str

@@ -63,7 +63,8 @@ class Plan:
     index: torch.Tensor  # (n,) int64
     slots: torch.Tensor  # (n,) int64, out_loc of the places
     padded: bool  # whether there are others in the batch, the dummy's
-    layers: set[int] = field(default_factory=set)
+    layers: set[int] = field(default_factory=set)  # that have stored
+    told: set[int] = field(default_factory=set)  # whose reads were found wrong
     prefix: torch.Tensor | None = None  # (n,) int64, once the ids are known
     writer: torch.Tensor = field(init=False)  # (n, 3) int32
     reads: Reads | None = None

@@ -27,6 +27,10 @@ class PoolWatch:
         self.pool, self.page_size, self.num_slots = pool, page_size, num_slots
         self.shadow = Shadow(pool.num_layers, num_slots, pool.device)
         self._produced: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        # What stands behind us, and whether it was the pool's own attribute; once more for each
+        # time that somebody put himself in front of us.
+        self._behind: list[tuple[Callable[..., None], bool]] = []
+        self._depth = 0
         self.watch()
 
     def watch(self) -> None:
@@ -36,12 +40,11 @@ class PoolWatch:
         """
         if any(watcher is self for watcher in self._watchers()):
             return
-        self._inner = self.pool.store_kv
-        self._was_own = "store_kv" in vars(self.pool)
+        self._behind.append((self.pool.store_kv, "store_kv" in vars(self.pool)))
         self.pool.store_kv = self._store_kv  # type: ignore[method-assign]
 
     def close(self) -> None:
-        """Step out of the way."""
+        """Step out of the way; whoever stands in front of us is still handed through."""
         before: PoolWatch | None = None
         for watcher in self._watchers():
             if watcher is self:
@@ -49,10 +52,13 @@ class PoolWatch:
             before = watcher
         else:
             return
+        inner, was_own = self._behind[-1]
+        if len(self._behind) > 1:  # who stands behind us now calls us in turn
+            self._behind.pop()
         if before is not None:
-            before._inner, before._was_own = self._inner, self._was_own
-        elif self._was_own:
-            self.pool.store_kv = self._inner  # type: ignore[method-assign]
+            before._behind[-1] = (inner, was_own)
+        elif was_own:
+            self.pool.store_kv = inner  # type: ignore[method-assign]
         else:
             del self.pool.store_kv
 
@@ -61,13 +67,25 @@ class PoolWatch:
         store: Callable[..., None] = self.pool.store_kv
         while isinstance(watcher := getattr(store, "__self__", None), PoolWatch):
             yield watcher
-            store = watcher._inner
+            store = watcher._behind[-1][0]
 
     def _store_kv(
         self, k: torch.Tensor, v: torch.Tensor, out_loc: torch.Tensor, layer_id: int
     ) -> None:
-        self._produced[layer_id] = (k, v)
-        self._inner(k, v, out_loc, layer_id)
+        """NOTE: who stood in front of us before we did again calls us a second time, from inside;
+        then it is the turn of what stood behind us at first."""
+        if self._depth == 0:
+            self._produced[layer_id] = (k, v)
+        behind, _ = self._behind[max(0, len(self._behind) - 1 - self._depth)]
+        self._depth += 1
+        try:
+            behind(k, v, out_loc, layer_id)
+        finally:
+            self._depth -= 1
+
+    def has_stored(self, layer: int) -> bool:
+        """Whether ``store_kv`` was called for the layer and ``stored`` has not looked at it yet."""
+        return layer in self._produced
 
     def rows(self, layer: int, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """K and V at ``slots`` of a layer: (n, H_kv, D) each, copies."""

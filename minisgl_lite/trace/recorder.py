@@ -325,6 +325,17 @@ class Recorder(Listener):
                 uid, number = granted
                 frame.setdefault("alloc", []).append([uid, number, number, []])
 
+    def on_free_slots_set(self, before: int, page_starts: list[int]) -> None:
+        """All that the queue held is taken, and the new one put: no other entry is needed."""
+        opened = max(self._open, key=_RANK.__getitem__, default=None)
+        phase = {None: "receive", "sample": "release"}.get(opened, opened)
+        frame = self._frame(phase, batch=self._batch if phase == "release" else None)
+        free = frame.get("free", {})
+        whole = before + free.get("take", 0) - len(free.get("put", ()))
+        frame["free"] = {"take": whole, "put": page_starts}
+        if opened is None:
+            self._flush()
+
     def _put(self, frame: Frame, page_starts: list[int]) -> None:
         frame.setdefault("free", {}).setdefault("put", []).extend(page_starts)
 

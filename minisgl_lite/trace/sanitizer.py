@@ -13,7 +13,9 @@ checks:
 - ``on_store``: the layer's K/V stand in the pool at ``out_loc``, and the model was given the right
   tokens; in the end, no layer was left out;
 - ``on_attend``: each slot about to be read holds the K/V of the reader's prefix in this layer,
-  unchanged since it was written.
+  unchanged since it was written;
+- ``on_attention``, ``on_attention_done``: the layer's output was made of the K/V that it stored,
+  not of what they replaced, whatever the backend calls in between.
 
 A finding ends the turn as ``KVSanitizerError`` after the step has run whole; ``faults`` keeps them
 all. A step costs about as much as gathering the batch's history once more; nothing is watched
@@ -28,12 +30,15 @@ from typing import TYPE_CHECKING
 from ..hooks import ORDER_SANITIZER, Listener, Release
 from ..text import say
 from .faults import Fault, KVSanitizerError
+from .order_watch import OrderWatch
 from .pages import CACHED, FREE, LiveRow, PageOwners
 from .plan import Place, Plan, check_places, check_positions, feed, make_plan, wrong_token
 from .pool_watch import PoolWatch
 from .shadow import Chain
 
 if TYPE_CHECKING:
+    import torch
+
     from ..core import Batch, Req
     from ..kvcache.radix_cache import RadixTreeNode
     from ..scheduler.scheduler import ForwardInput, Scheduler
@@ -69,6 +74,7 @@ class KVSanitizer(Listener):
         self._turn = scheduler.turn
         slots = (manager.num_pages + 1) * manager.page_size
         self._pool = PoolWatch(scheduler.engine.kv_cache, slots, manager.page_size)
+        self._order = OrderWatch(self._pool)
         self._scheduler = scheduler
         self._adopt(scheduler)
         scheduler.hooks.attach(self, order=ORDER_SANITIZER)
@@ -143,7 +149,25 @@ class KVSanitizer(Listener):
 
     def on_attend(self, layer_id: int, batch: Batch) -> None:
         if (plan := self._plans.get(id(batch))) is not None:
-            self._report([*_fed(plan), *self._pool.read(plan, layer_id)])
+            found = [*_fed(plan), *self._pool.read(plan, layer_id)]
+            if found:
+                plan.told.add(layer_id)
+            self._report(found)
+
+    def on_attention(self, layer_id: int, batch: Batch) -> None:
+        if (plan := self._plans.get(id(batch))) is not None:
+            self._order.begin(plan, layer_id)
+
+    def on_attention_done(
+        self, layer_id: int, batch: Batch, q: torch.Tensor, output: torch.Tensor
+    ) -> None:
+        if (plan := self._plans.get(id(batch))) is None:
+            return
+        if self._pool.has_stored(layer_id):  # by a backend that tells nobody
+            self.on_store(layer_id, batch)
+            self.on_attend(layer_id, batch)
+        found = list(self._order.end(plan, layer_id, q, output))
+        self._report(found if layer_id not in plan.told else [])
 
     def on_forward_done(self, batch: Batch, batch_id: int) -> None:
         self._pages.launched()

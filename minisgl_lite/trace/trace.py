@@ -97,7 +97,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from .compare import Difference, first_difference
+from .compare import Difference, first_difference, vocab_difference
 from .events import find_event
 from .packing import pack, unpack
 from .replay import Replay, State
@@ -249,8 +249,12 @@ class Trace:
         return self.replay().state_at(index)
 
     def compare(self, other: Trace) -> Difference | None:
-        """Where the other run first differs: by output token, else by turn; None if nowhere."""
-        return first_difference(self.frames, other.frames)
+        """Where the other run first differs: by output token, by turn, or by what a token means.
+
+        None if nowhere.
+        """
+        found = first_difference(self.frames, other.frames)
+        return found or vocab_difference(self.vocab, other.vocab)
 
     def token_text(self, token: int) -> str:
         """A token's bytes as UTF-8, parts of a character as U+FFFD; ``#id`` if unknown."""

@@ -45,7 +45,7 @@ class Registry(Generic[T]):
 
     def assert_supported(self, names: str | Iterable[str]) -> None:
         """Raises ValueError for the first of ``names`` that is not registered."""
-        for name in [names] if isinstance(names, str) else names:
-            if name not in self._registry:
+        for name in names if isinstance(names, list | tuple) else [names]:
+            if not isinstance(name, str) or name not in self._registry:
                 known = ", ".join(self._registry) or "none"
                 raise ValueError(f"unknown {self._type} {name!r}; known: {known}.")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from models.checkpoints import BASE, write_folder
 
 from minisgl_lite import LLM, SamplingParams
 from minisgl_lite.cli import main
@@ -225,3 +226,96 @@ def test_ctrl_c_ends_with_130(generate: Run, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(LLM, "run_turn", interrupted)
     ran = generate("x")
     assert ran.code == 130 and "interrupted" in ran.err
+
+
+@pytest.fixture
+def bare_folder(tmp_path: Path) -> str:
+    """A model of 99 tokens with no tokenizer."""
+    return str(write_folder(tmp_path / "bare", BASE))
+
+
+def test_ids_need_no_tokenizer(generate: Run, bare_folder: str, tmp_path: Path) -> None:
+    from minisgl_lite.trace import Trace
+
+    with LLM(bare_folder) as llm:
+        params = SamplingParams(max_tokens=5, ignore_eos=True)
+        want = [result["token_ids"] for result in llm.generate([[5, 6, 7], [8]], params)]
+    args = ("5,6,7", "8", "--ids", "--model", bare_folder, "--max-tokens", "5", "--ignore-eos")
+    trace = tmp_path / "run.json"
+    ran = generate(*args, "--trace", str(trace), "--check")
+    assert ran.code == 0 and ran.err == ""
+    lines = ran.out.splitlines()
+    assert [lines[1], lines[3]] == [",".join(map(str, ids)) for ids in want]
+    assert Trace.load(trace).vocab == {}
+    again = generate(f"5,6,7,{lines[1]}", *args[2:])  # what is printed can be given back
+    assert again.code == 0
+
+
+def test_words_need_one(generate: Run, bare_folder: str) -> None:
+    ran = generate("words", "--model", bare_folder)
+    assert ran.code == 2 and ran.err.count("\n") == 1 and "tokenizer" in ran.err
+
+
+@pytest.mark.parametrize("overlap", [(), ("--overlap",)], ids=["normal", "overlap"])
+def test_ctrl_c_keeps_the_trace_so_far(
+    generate: Run, overlap: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from minisgl_lite.trace import Trace
+
+    turns, run_turn = 0, LLM.run_turn
+
+    def interrupted(self: LLM) -> None:
+        nonlocal turns
+        turns += 1
+        if turns == 5:
+            raise KeyboardInterrupt
+        run_turn(self)
+
+    monkeypatch.setattr(LLM, "run_turn", interrupted)
+    path = tmp_path / "run.json.gz"
+    ran = generate("abc", "de", "--max-tokens", "40", "--trace", str(path), *overlap)
+    assert ran.code == 130 and "interrupted" in ran.err
+    trace = Trace.load(path)
+    assert trace.find("token:r0:2") > 0
+    assert "abort" in {frame["phase"] for frame in trace.frames}  # the rest was cancelled
+    assert trace.state_at(len(trace) - 1).live() == []
+
+
+def test_a_fault_keeps_the_trace_with_the_fault_in_it(
+    generate: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from minisgl_lite.attention import TorchAttnBackend
+    from minisgl_lite.trace import Trace
+
+    monkeypatch.setattr(TorchAttnBackend, "store", staticmethod(lambda *args: None))
+    path = tmp_path / "run.json"
+    ran = generate("abc", "--trace", str(path), "--check")
+    assert ran.code == 2 and "stored nothing" in ran.err
+    assert Trace.load(path).find("fault") > 0
+
+
+UNWRITABLE = ["/proc/no.json", "/no/such/folder/t.json", "/", "a\0b.json", "x" * 300 + ".json"]
+
+
+@pytest.mark.parametrize("path", UNWRITABLE, ids=["refused", "missing", "folder", "nul", "long"])
+def test_a_trace_that_can_not_be_written_is_refused_before_anything_runs(
+    generate: Run, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(*args: object, **kwargs: object) -> None:
+        raise AssertionError("the model was opened")
+
+    monkeypatch.setattr("minisgl_lite.cli.generate.LLM", opened)
+    ran = generate("x", "--trace", path)
+    assert ran.code == 2 and ran.out == "" and ran.err.count("\n") == 1
+    assert "error: --trace '" in ran.err
+
+
+def test_asking_whether_a_file_can_be_written_leaves_it_as_it_is(tmp_path: Path) -> None:
+    from minisgl_lite.cli.files import check_place
+
+    old, new, link = tmp_path / "old", tmp_path / "new", tmp_path / "link"
+    old.write_text("kept")
+    link.symlink_to(tmp_path / "nowhere")
+    for path in (old, new, link, Path("/dev/null")):
+        check_place("--trace", path)
+    assert old.read_text() == "kept" and not new.exists() and link.is_symlink()

@@ -46,6 +46,7 @@ class ReadingEngine(ScriptedEngine):
         self.wrong_reads: list[str] = []
 
     def _run(self, batch: Any, outputs: Any, next_tokens: torch.Tensor) -> None:
+        self._store(batch)  # floats for those who watch the real pool, the sanitizer above all
         tables = [table.tolist() for table in batch.attn_metadata]
         ids, out_loc = batch.input_ids.tolist(), batch.out_loc.tolist()
         assert all(0 <= token < VOCAB for token in ids), f"ids {ids} outside the vocabulary"

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from helpers.books import audit, audit_idle
 from helpers.reading import STOP, ReadingEngine, alone
 from helpers.world import LOOPS, World, make_world
+from minisgl_lite.trace import KVSanitizer
 
 PAGE_SIZES = (1, 2, 4, 16)
+ODD_PAGE_SIZES = (3, 48, 256)
 
 
 @dataclass
@@ -29,9 +31,9 @@ class Stream:
     """(turn, uid)"""
 
 
-def draw(seed: int) -> Stream:
+def draw(seed: int, page_sizes: tuple[int, ...] = PAGE_SIZES) -> Stream:
     rng = random.Random(seed)
-    page_size = PAGE_SIZES[seed % 4]
+    page_size = page_sizes[seed % len(page_sizes)]
     slots = rng.choice([12, 16, 24, 32, 48])
     stream = Stream(
         page_size=page_size,
@@ -58,7 +60,10 @@ def draw(seed: int) -> Stream:
 
 
 def play(stream: Stream) -> World:
-    """Run the stream; audit after each turn. Raises AssertionError at the first thing wrong."""
+    """Run the stream under the sanitizer; audit after each turn. Raises at the first thing wrong.
+
+    The pool's own books, the sanitizer's and this file's: three that know nothing of each other.
+    """
     world = make_world(
         stream.num_pages,
         stream.page_size,
@@ -70,6 +75,7 @@ def play(stream: Stream) -> World:
         eos=STOP,
         engine=ReadingEngine,
     )
+    KVSanitizer(world.scheduler)
     last = max([turn for turn, *_ in stream.arrivals] + [turn for turn, _ in stream.aborts])
     shown_at_abort: dict[int, int] = {}
     turn = 0

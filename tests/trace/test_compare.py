@@ -86,3 +86,28 @@ def test_a_run_that_goes_on_differs_where_the_other_ends() -> None:
         assert difference is not None
         assert None in (difference.left_frame, difference.right_frame)
         assert difference.turn == left.frames[-1]["turn"]
+
+
+def test_equal_ids_that_mean_other_texts_differ() -> None:
+    """As two runs on two tokenizers do; their digests differ, too."""
+    one = a_trace()
+    words = dict.fromkeys((token for f in one.frames for _, token, *_ in f.get("tokens", ())), b"a")
+    left = Trace(one.meta, one.frames, words)
+    token = max(words)
+    right = Trace(one.meta, one.frames, words | {token: b"b"})
+    assert left.compare(Trace(one.meta, one.frames, dict(words))) is None
+    difference = left.compare(right)
+    assert difference is not None
+    assert (difference.kind, difference.index) == ("vocab", token)
+    assert (difference.left, difference.right) == (b"a", b"b")
+    assert str(difference) == f"the bytes of token {token}: b'a' in the first, b'b' in the second"
+    fewer = Trace(one.meta, one.frames, {})
+    missing = left.compare(fewer)
+    assert missing is not None and (missing.index, missing.right) == (min(words), None)
+
+
+def test_what_happened_is_told_before_what_the_tokens_mean() -> None:
+    left = Trace(a_trace().meta, a_trace().frames, {1: b"a"})
+    right = Trace(left.meta, left.frames[:-1], {1: b"b"})
+    difference = left.compare(right)
+    assert difference is not None and difference.kind == "turn"
