@@ -1,13 +1,13 @@
 # Everything happens in .venv, which the first target makes. Another Python: make book PYTHON=…
 .DEFAULT_GOAL := help
-.PHONY: help book test lab lint fuzz exhaustive test-grading mutation gpu-check reference bench-view vendor clean
+.PHONY: help book test lab lint check fuzz exhaustive test-grading mutation gpu-check reference bench-view vendor clean
 
-RUN = @PYTHON="$(PYTHON)" sh .ci/python .ci/make.py
+RUN = @PYTHON="$(PYTHON)" SOLUTIONS="$(SOLUTIONS)" sh .ci/python .ci/make.py
 
 help: ## Say what the targets do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-book: ## Set up .venv if need be, execute the notebooks, build the book, say which page to open
+book: ## Set up .venv if need be, build the book, say which page to open (SOLUTIONS=1: for teachers)
 	$(RUN) book
 
 test: ## Everything: lint, types, tests, notebooks, the book built anew, the built book in Chromium
@@ -18,6 +18,9 @@ lab: ## Open the book's notebooks in JupyterLab
 
 lint: ## Ruff and mypy alone
 	$(RUN) lint
+
+check: ## Run the notebooks of exercises: what is done, wrong, to do (NAME=one-step: that one alone)
+	$(RUN) check $(NAME)
 
 fuzz: ## 5,000 random streams of requests: no wrong slot, no lost page, the tokens of a run alone
 	$(RUN) fuzz

@@ -17,8 +17,10 @@ import environment
 from environment import PYTHON, ROOT, Absent
 
 BUILD = ROOT / "book" / "_build"
-PAGE = BUILD / "html" / "index.html"
-BUILT_FROM = BUILD / ".inputs"
+FOR_TEACHERS = os.environ.get("SOLUTIONS") == "1"  # book/_ext/instructors.py reads it, too
+OUTPUT = BUILD / "instructors" if FOR_TEACHERS else BUILD.parent
+PAGE = OUTPUT / "_build" / "html" / "index.html"
+BUILT_FROM = OUTPUT / "_build" / ".inputs"
 CACHES = (".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache")
 IN_CI = os.environ.get("CI") == "true"
 
@@ -53,7 +55,8 @@ def call(command: Sequence[str | Path], **environ: str) -> int:
 def book_files() -> Iterator[Path]:
     """Every file that can change the built book."""
     yield from (ROOT / "_config.yml", ROOT / "_toc.yml")
-    for folder in (ROOT / "book", ROOT / "minisgl_lite"):
+    folders = ["book", "minisgl_lite", *(["solutions"] if FOR_TEACHERS else [])]
+    for folder in (ROOT / name for name in folders):
         for path in sorted(folder.rglob("*")):
             made = {"_build", "__pycache__", ".ipynb_checkpoints"} & set(path.parts)
             if path.is_file() and not made:
@@ -76,16 +79,17 @@ def build_book(*, fresh: bool) -> int:
         print("The book is up to date.")
         return 0
     if fresh:
-        shutil.rmtree(BUILD, ignore_errors=True)
+        shutil.rmtree(OUTPUT / "_build", ignore_errors=True)
     BUILT_FROM.unlink(missing_ok=True)
     print("Building the book: executing its notebooks, then writing the pages", flush=True)
-    options = ["build", ".", "--path-output", "book", "-q", "-W", "-n", "--keep-going"]
+    options = ["build", ".", "--path-output", str(OUTPUT.relative_to(ROOT))]
+    options += ["-q", "-W", "-n", "--keep-going"]
     status = call([PYTHON, "-c", JUPYTER_BOOK, *options])
     if status == 0:
         BUILT_FROM.write_text(wanted, encoding="utf-8")
     else:
         # What Sphinx remembers of a failed build would hide its warnings from the next one.
-        shutil.rmtree(BUILD / ".doctrees", ignore_errors=True)
+        shutil.rmtree(OUTPUT / "_build" / ".doctrees", ignore_errors=True)
         print("make: the book was not built; the lines above say why", file=sys.stderr)
     return status
 
@@ -293,6 +297,12 @@ def test_grading(_: Sequence[str]) -> int:
     return call([PYTHON, "-m", "pytest", "-m", "grading", "tests/grade"])
 
 
+def check(names: Sequence[str]) -> int:
+    with environment.alone():
+        environment.ensure()
+    return call([PYTHON, ROOT / ".ci" / "check.py", *names])
+
+
 def exhaustive(arguments: Sequence[str]) -> int:
     with environment.alone():
         environment.ensure()
@@ -343,6 +353,7 @@ def clean(_: Sequence[str]) -> int:
 TARGETS: dict[str, Callable[[Sequence[str]], int]] = {
     "bench-view": bench_view,
     "book": book,
+    "check": check,
     "clean": clean,
     "exhaustive": exhaustive,
     "test-grading": test_grading,
