@@ -47,16 +47,23 @@ def pages_in_order(app: Sphinx) -> list[str]:
     return [name.removeprefix("book/") for name in site_map if name.startswith("book/")]
 
 
+def objectives_path(root: Path) -> Path:
+    return root / "book" / "_data" / "objectives.yml"
+
+
 def read_objectives(root: Path) -> list[dict[str, Any]]:
     """The entries of objectives.yml, each with `objective` and `practised`."""
-    text = (root / "book" / "_data" / "objectives.yml").read_text(encoding="utf-8")
-    entries: list[dict[str, Any]] = yaml.safe_load(text)
+    entries: list[dict[str, Any]] = yaml.safe_load(objectives_path(root).read_text("utf-8"))
     return entries
+
+
+def notebook_path(root: Path, name: str) -> Path:
+    return root / "exercises" / f"{name}.ipynb"
 
 
 def read_notebook(root: Path, name: str) -> dict[str, Any]:
     """A notebook of exercises; an empty one where a book has none."""
-    path = root / "exercises" / f"{name}.ipynb"
+    path = notebook_path(root, name)
     text = path.read_text(encoding="utf-8") if path.is_file() else '{"cells": []}'
     notebook: dict[str, Any] = json.loads(text)
     return notebook
@@ -151,7 +158,7 @@ def page_link(docname: str, slug: str, title: str = "") -> pending_xref:
 
 class Objectives(CourseTable):
     def run(self) -> list[nodes.Node]:
-        self.env.note_dependency(str(self.root / "book" / "_data" / "objectives.yml"))
+        self.env.note_dependency(str(objectives_path(self.root)))
         rows = [
             [[nodes.Text(entry["objective"])], self.places(entry["practised"])]
             for entry in read_objectives(self.root)
@@ -196,7 +203,7 @@ class Exercises(CourseTable):
         return made
 
     def exercises_in(self, notebook: str) -> Iterator[Exercise]:
-        self.env.note_dependency(str(self.root / "exercises" / f"{notebook}.ipynb"))
+        self.env.note_dependency(str(notebook_path(self.root, notebook)))
         known = load_exercises()
         return (known[name] for name in notebooks(self.root)[notebook])
 
@@ -225,6 +232,9 @@ class ExerciseLinks(SphinxTransform):
         is_lesson = folder == "book" and self.env.doc2path(self.env.docname).endswith(".ipynb")
         if not is_lesson or not (names := exercises_of(root, page)):
             return
+        self.env.note_dependency(str(objectives_path(root)))
+        for notebook in notebooks(root):
+            self.env.note_dependency(str(notebook_path(root, notebook)))
         sections = list(self.document.findall(nodes.section))
         own = [s for s in sections if s.astext().split("\n")[0] == "Exercises"]
         section = (own or sections[:1])[0]
