@@ -58,7 +58,8 @@ def test_what_is_no_message_ends_the_turn_and_loses_no_other(loop: str) -> None:
     world = make_world(16, 4, loop=loop)
     world.add(1, [1, 2, 3], 5)
     world.step(2)
-    world.io.send(GOOD.__class__(2, IDS, TWO), "a word", replace(GOOD, uid=3))  # type: ignore[arg-type]
+    no_message: Any = "a word"
+    world.io.send(replace(GOOD, uid=2), no_message, replace(GOOD, uid=3))
     with pytest.raises(TypeError, match="unknown message str"):
         world.step()
     world.run()
@@ -75,7 +76,8 @@ def test_ids_of_any_whole_type_hit_the_prefix_of_any_other(dtype: torch.dtype) -
 
 
 def test_numbers_that_are_no_floats_still_draw() -> None:
-    params = SamplingParams(temperature=Fraction(3, 2), top_p=Fraction(1, 2), seed=1, max_tokens=3)  # type: ignore[arg-type]
+    odd: dict[str, Any] = {"temperature": Fraction(3, 2), "top_p": Fraction(1, 2)}
+    params = SamplingParams(**odd, seed=1, max_tokens=3)
     with LLM("tiny", num_pages=16) as llm:
         same = replace(params, temperature=1.5, top_p=0.5)
         one, other = llm.generate([[1, 2], [1, 2]], [params, same])

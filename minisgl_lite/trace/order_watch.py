@@ -68,7 +68,7 @@ def _early(
     keys: tuple[torch.Tensor, torch.Tensor],
     values: tuple[torch.Tensor, torch.Tensor],
 ) -> str | None:
-    """"order": the output is nearer to attention over former K or V than over the present ones.
+    """ "order": the output is nearer to attention over former K or V than over the present ones.
 
     "order.nan": it has no number, though all that it should read are numbers, and not too large.
     None: it is right, or rounding could hide that it isn't. ``q``, ``output``: (H_q, D). ``keys``,

@@ -327,13 +327,13 @@ class Recorder(Listener):
 
     def on_free_slots_set(self, before: int, page_starts: list[int]) -> None:
         """All that the queue held is taken, and the new one put: no other entry is needed."""
-        opened = max(self._open, key=_RANK.__getitem__, default=None)
-        phase = {None: "receive", "sample": "release"}.get(opened, opened)
+        opened = max(self._open, key=_RANK.__getitem__, default="")
+        phase = {"": "receive", "sample": "release"}.get(opened, opened)
         frame = self._frame(phase, batch=self._batch if phase == "release" else None)
         free = frame.get("free", {})
         whole = before + free.get("take", 0) - len(free.get("put", ()))
         frame["free"] = {"take": whole, "put": page_starts}
-        if opened is None:
+        if not opened:
             self._flush()
 
     def _put(self, frame: Frame, page_starts: list[int]) -> None:

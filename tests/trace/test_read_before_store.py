@@ -143,8 +143,9 @@ def test_a_backend_that_says_what_it_reads_is_reported_once(watched: Make) -> No
     assert [fault.kind for fault in sanitizer.faults] == ["stale-read"] * layers * 5
 
 
-@pytest.mark.parametrize("former", [0.0, float("nan")], ids=str)
-@pytest.mark.parametrize("backend", [TorchAttnBackend, SaysNothing])
+@pytest.mark.parametrize(
+    ("backend", "former"), [(TorchAttnBackend, 0.0), (SaysNothing, float("nan"))]
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize(
     "config",
@@ -178,3 +179,27 @@ def _one_slot_off(store: Callable[..., None]) -> Callable[..., None]:
         store(k, v, out_loc + 1, layer_id)
 
     return wrong
+
+
+def test_who_wraps_the_pool_after_the_sanitizer_is_heard_by_it_and_outlives_it(
+    watched: Make,
+) -> None:
+    """As a profiler would: it calls what it found there, which is the sanitizer itself."""
+    llm, sanitizer = watched(TorchAttnBackend)
+    pool, calls = llm.engine.kv_cache, []
+    inner = pool.store_kv
+
+    def counts(*args: Any) -> None:
+        calls.append(args[-1])
+        inner(*args)
+
+    pool.store_kv = counts  # type: ignore[method-assign]
+    want = llm.generate(PROMPTS, FIVE)
+    assert sanitizer.faults == [] and len(calls) == 5 * pool.num_layers
+    sanitizer.detach()
+    llm.cache_manager.reset()
+    assert llm.generate(PROMPTS, FIVE) == want
+    assert len(calls) == 10 * pool.num_layers
+    with KVSanitizer(llm) as again:
+        llm.generate(PROMPTS, FIVE)
+    assert again.faults == [] and len(calls) == 15 * pool.num_layers
