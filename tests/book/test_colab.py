@@ -120,9 +120,11 @@ def test_it_does_not_install_twice(
     assert pip == []
 
 
-def test_each_page_has_the_cell_below_its_title_and_one_address() -> None:
-    pages = sorted((ROOT / "book").glob("*.ipynb"))
-    cells = {page.stem: nbformat.read(page, as_version=4).cells[1] for page in pages}
+def test_each_notebook_has_the_cell_below_its_title_and_one_address() -> None:
+    paths = [
+        p for name in ("book", "solutions", "exercises") for p in (ROOT / name).glob("*.ipynb")
+    ]
+    cells = {str(path): nbformat.read(path, as_version=4).cells[1] for path in paths}
     sources = {cell.source for cell in cells.values()}
     assert {name for name, cell in cells.items() if cell.get("id") != "colab"} == set()
     assert all(cell.metadata.tags == ["remove-cell"] for cell in cells.values())
