@@ -215,6 +215,7 @@ class Scheduler:
 
     def _add_request(self, msg: UserMsg) -> None:
         try:
+            _check_types(msg)
             room = self._check_request(msg)
         except ValueError as error:
             reason = f"error: {error}"
@@ -230,7 +231,6 @@ class Scheduler:
 
     def _check_request(self, msg: UserMsg) -> int:
         """The number of tokens there is room for; raises ValueError for what can never run."""
-        _check_types(msg)
         input_len = len(msg.input_ids)
         if input_len == 0:
             raise ValueError("the prompt is empty; at least 1 token is needed.")
