@@ -209,6 +209,10 @@ class Context:
     hooks: Hooks = field(default_factory=Hooks)
     _batch: Batch | None = field(default=None, init=False)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.page_size, int) or self.page_size < 1:
+            raise ValueError(f"page_size {self.page_size!r} is not allowed: 1 or more.")
+
     @property
     def batch(self) -> Batch:
         if self._batch is None:

@@ -13,11 +13,13 @@ import torch
 from helpers.world import LOOPS, World, make_world
 
 from minisgl_lite import LLM, SamplingParams
+from minisgl_lite.core import Context
 from minisgl_lite.engine.scripted import ScriptedEngine
 from minisgl_lite.message import UserMsg
 from minisgl_lite.scheduler import MessageQueue, Scheduler, SchedulerConfig
 from minisgl_lite.scheduler.table import TableManager
 from minisgl_lite.toy import Toy
+from minisgl_lite.trace import KVSanitizer, Recorder
 
 IDS = torch.tensor([1, 2, 3], dtype=torch.int32)
 TWO = SamplingParams(max_tokens=2)
@@ -150,6 +152,8 @@ MADE: dict[str, tuple[Callable[[], object], str]] = {
     "fewer-than-none": (lambda: TableManager(-1, torch.zeros(3, 32)), "max_running_reqs -1"),
     "engine-without-pages": (lambda: ScriptedEngine(0, 4), "max_seq_len 0 is not allowed"),
     "pages-without-tokens": (lambda: ScriptedEngine(4, 0), "0 is not allowed: 1 or more"),
+    "context-without-tokens": (lambda: Context(0), "page_size 0 is not allowed"),
+    "context-of-text": (lambda: Context("4"), "page_size '4'"),  # type: ignore[arg-type]
     "toy-without-rows": (lambda: Toy(max_running_req=0), "max_running_req 0"),
     "model-a-number": (lambda: LLM(5), "model"),  # type: ignore[arg-type]
 }
@@ -175,3 +179,11 @@ def test_refused_requests_leave_no_trace_in_a_world() -> None:
         world.io.send(replace(UserMsg(2, IDS, TWO), **changes))
     world.run()
     assert len(world.free) == 16 and world.free_rows == 8 and world.scheduler.live_reqs() == []
+
+
+@pytest.mark.parametrize("watcher", [KVSanitizer, Recorder])
+def test_a_closed_engine_can_not_be_watched(watcher: Callable[[LLM], object]) -> None:
+    llm = LLM("tiny", num_pages=16)
+    llm.close()
+    with pytest.raises(ValueError, match="this engine is closed"):
+        watcher(llm)

@@ -84,10 +84,12 @@ class Recorder(Listener):
     def attach(self, scheduler: Scheduler) -> Recorder:
         """Begin a new recording, of ``scheduler``.
 
-        Raises ValueError when this recorder has a scheduler already.
+        Raises ValueError when the engine is closed, or this recorder has a scheduler already.
         """
         if self._scheduler is not None:
             raise ValueError("this recorder records a scheduler already; make one for each engine")
+        if getattr(scheduler, "closed", False):
+            raise ValueError("this engine is closed; there is nothing to record")
         self._clear()
         self.meta = meta_of(scheduler, **self._given)
         self._bytes_of = token_bytes_of(scheduler, self._given_vocab)

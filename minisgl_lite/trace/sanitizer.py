@@ -61,10 +61,13 @@ class KVSanitizer(Listener):
     def attach(self, scheduler: Scheduler) -> KVSanitizer:
         """Begin to watch. What stands in the pool already is taken as right.
 
-        Raises ValueError when a batch is on the device, or this sanitizer has a scheduler already.
+        Raises ValueError when a batch is on the device, the engine is closed, or this sanitizer has
+        a scheduler already.
         """
         if self._scheduler is not None:
             raise ValueError("this sanitizer watches a scheduler already; make one for each engine")
+        if getattr(scheduler, "closed", False):
+            raise ValueError("this engine is closed; there is nothing to watch")
         if scheduler._launched:
             raise ValueError("a batch is on the device; attach the sanitizer between steps")
         manager = scheduler.cache_manager
