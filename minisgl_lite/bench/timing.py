@@ -40,12 +40,16 @@ class Measured:
         return {"workload": self.workload, "unit": self.unit, "rounds": self.rounds}
 
 
-def take_turns(workload: str, unit: str, contestants: Contestants, rounds: int) -> Measured:
+def take_turns(
+    workload: str, unit: str, contestants: Contestants, rounds: int, *, warm_up: bool = True
+) -> Measured:
     """Run every contestant once to warm up, then ``rounds`` times, in alternating order."""
     tqdm: Any = require("tqdm", extra="bench")
     measured = Measured(workload, unit, {name: [] for name in contestants})
     names = list(contestants)
-    for round_number in tqdm.tqdm(range(-1, rounds), desc=workload, unit="round", leave=False):
+    for round_number in tqdm.tqdm(
+        range(-int(warm_up), rounds), desc=workload, unit="round", leave=False
+    ):
         for name in names if round_number % 2 else names[::-1]:
             value = contestants[name]()
             if round_number >= 0:
@@ -87,3 +91,6 @@ def table(measured: list[Measured], base: str) -> str:
             value = f"{one.median(name):,.3g} {one.unit}"
             lines.append(f"| {one.workload} | {name} | {value} | {ratio} |")
     return "\n".join(lines)
+
+
+__all__ = ["Contestants", "Measured", "machine", "table", "take_turns"]

@@ -21,11 +21,17 @@ def prompts_of(count: int, length: int, vocab: int, seed: int = 0) -> Prompts:
     return [[rng.randrange(100, vocab) for _ in range(length)] for _ in range(count)]
 
 
-def our_decode(llm: LLM, prompts: Prompts, tokens: int) -> Callable[[], float]:
-    """Tokens per second of decode steps alone; the prompts are computed before the clock runs."""
+def our_decode(
+    llm: LLM, prompts: Prompts, tokens: int, *, keep: bool = False
+) -> Callable[[], float]:
+    """Tokens per second of decode steps alone; the prompts are computed before the clock runs.
+
+    ``keep``: leave them in the prefix cache for the next run.
+    """
 
     def run() -> float:
-        llm.cache_manager.reset()
+        if not keep:
+            llm.cache_manager.reset()
         stream = llm.stream(prompts, SamplingParams(max_tokens=tokens + 1, ignore_eos=True))
         seen = 0
         while seen < len(prompts):  # the first tokens come out of the prefill
@@ -135,3 +141,15 @@ def their_stream(model: Any, prompts: Prompts, tokens: int, batch: int) -> Calla
         return len(prompts) * tokens / (time.perf_counter() - start)
 
     return run
+
+
+__all__ = [
+    "our_decode",
+    "our_prefill",
+    "our_stream",
+    "prompts_of",
+    "shared_prefixes",
+    "their_decode",
+    "their_prefill",
+    "their_stream",
+]

@@ -7,7 +7,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-WORKLOADS = ("decode", "prefill", "stream", "host", "load")
+WORKLOADS = (
+    "decode",
+    "prefill",
+    "stream",
+    "context",
+    "parts",
+    "host",
+    "load",
+    "memory",
+    "quality",
+)
 
 
 def add_parser(commands: Any) -> None:
@@ -49,4 +59,5 @@ def run(args: argparse.Namespace) -> int:
     if args.json is not None:
         content = {"machine": here, "measured": [one.as_dict() for one in everything]}
         args.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        print(f"\nwritten: {args.json}")
     return 0

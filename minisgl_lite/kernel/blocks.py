@@ -81,12 +81,16 @@ def blocks_linear(x: torch.Tensor, blocks: Blocks) -> torch.Tensor:
 
 def blocks_linear_torch(x: torch.Tensor, blocks: Blocks) -> torch.Tensor:
     """The twin of ``blocks.c``: the same through the dequantised weight."""
+    return torch.nn.functional.linear(x.float(), dequantized(blocks)).to(x.dtype)
+
+
+def dequantized(blocks: Blocks) -> torch.Tensor:
+    """The weight that the blocks stand for: (out, in) fp32."""
     from minisgl_lite.models.gguf.dequant import dequantize
     from minisgl_lite.models.gguf.types import TENSOR_TYPES
 
     kind = TENSOR_TYPES[BLOCK_TYPES[blocks.type]]
-    weight = dequantize(blocks.raw.flatten(), kind).view(-1, blocks.in_features)
-    return torch.nn.functional.linear(x.float(), weight).to(x.dtype)
+    return dequantize(blocks.raw.flatten(), kind).view(-1, blocks.in_features)
 
 
 def _check(x: torch.Tensor, blocks: Blocks) -> None:
@@ -102,4 +106,5 @@ __all__ = [
     "blocks_kernel_is_there",
     "blocks_linear",
     "blocks_linear_torch",
+    "dequantized",
 ]
