@@ -54,6 +54,10 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--roster", type=Path, metavar="FILE", help="a student's id on each line")
     parser.add_argument("--secret", type=Path, metavar="FILE", help="the course's; else: practice")
     parser.add_argument("--per-student", action="store_true", help="released with --per-student")
+    parser.add_argument(
+        "--older", type=Path, action="append", default=[], metavar="DIR",
+        help="a version handed out before: a folder with its minisgl_lite, solutions, exercises",
+    )  # fmt: skip
     parser.add_argument("--no-sandbox", action="store_true", help="trust every submission")
 
 
@@ -64,7 +68,10 @@ def _with_utf8() -> None:
     if sys.argv[1:2] not in (["grade"], ["regrade"]) or sys.flags.utf8_mode:
         raise ValueError("this locale can't name every student; set PYTHONUTF8=1.")
     os.environ["PYTHONUTF8"] = "1"
-    os.execv(sys.executable, [sys.executable, "-m", "minisgl_lite", *sys.argv[1:]])
+    # Not by -m: that looks for modules in the folder at hand, which may be the students'.
+    code = f"import sys; sys.path[0] = {str(Path(__file__).parents[2])!r}; import minisgl_lite.cli"
+    arguments = ["-c", f"{code}; sys.exit(minisgl_lite.cli.main())", *sys.argv[1:]]
+    os.execv(sys.executable, [sys.executable, *arguments])
 
 
 def run(args: argparse.Namespace) -> int:
@@ -98,6 +105,7 @@ def _settings(args: argparse.Namespace) -> Any:
     """What the options say. Raises ValueError for what can't be."""
     from minisgl_lite.grade import sandbox
     from minisgl_lite.grade.run import Settings
+    from minisgl_lite.teaching.release import secret_numbers
 
     if args.workers < 1 or not 0 < args.timeout < math.inf:
         raise ValueError("--workers and --timeout must be above 0.")
@@ -106,8 +114,11 @@ def _settings(args: argparse.Namespace) -> Any:
             f"no sandbox here: {', '.join(lacking)} missing. Install bubblewrap and util-linux"
             " (Debian: apt-get install bubblewrap), or trust all submissions with --no-sandbox."
         )
+    secret = args.secret.read_bytes().strip() if args.secret else None
+    if secret is not None:
+        secret_numbers(secret)  # one that is too short stops the command, and no student
     return Settings(
-        secret=args.secret.read_bytes().strip() if args.secret else None,
+        secret=secret,
         walls=not args.no_sandbox,
         seconds=args.timeout,
         workers=args.workers,
@@ -122,8 +133,9 @@ def _grade(args: argparse.Namespace) -> list[Any]:
     from minisgl_lite.grade.formgrader import merge
     from minisgl_lite.grade.intake import read_class
     from minisgl_lite.grade.run import Store, grade_class, without_submission
+    from minisgl_lite.grade.versions import older_version, present_version
     from minisgl_lite.teaching.assignments import notebooks_of
-    from minisgl_lite.teaching.release import read_roster
+    from minisgl_lite.teaching.release import public_numbers, read_roster, secret_numbers
 
     if args.submissions is None or args.assignment is None or args.out is None:
         raise ValueError("a folder of submissions, --assignment and --out are needed.")
@@ -137,14 +149,20 @@ def _grade(args: argparse.Namespace) -> list[Any]:
     known = [store.read(submission.student) for submission in chosen]
     with tempfile.TemporaryDirectory(prefix="course-") as folder:
         sources = [args.solutions / f"{name}.ipynb" for name in names]
-        course = Course.create(Path(folder) / "course", sources)
+        of_the_class = settings.secret is not None and not settings.per_student
+        numbers = secret_numbers(settings.secret or b"") if of_the_class else public_numbers
+        course = Course.create(Path(folder) / "course", sources, numbers)
+        older = [
+            older_version(path, names, Path(folder) / f"older-{number}")
+            for number, path in enumerate(args.older)
+        ]
         begin = time.monotonic()
         rows = grade_class(
             chosen,
-            course.root,
-            course.released(),
+            present_version(course, sources),
             store,
             settings,
+            older=older,
             resume=args.resume,
             progress=_reported(args.out / "grade.log"),
         )
@@ -168,6 +186,7 @@ def _validate(args: argparse.Namespace) -> int:
     from minisgl_lite.grade.course import Course
     from minisgl_lite.grade.intake import Submission
     from minisgl_lite.grade.run import Store, grade_class
+    from minisgl_lite.grade.versions import present_version
     from minisgl_lite.teaching.assignments import notebooks_of
 
     names = notebooks_of(args.validate)
@@ -181,7 +200,8 @@ def _validate(args: argparse.Namespace) -> int:
             Submission("solutions", {name: path.read_bytes() for name, path in sources.items()}),
             Submission("stubs", stubs),
         ]
-        rows = grade_class(both, course.root, released, Store(Path(folder) / "out"), settings)
+        version = present_version(course, list(sources.values()))
+        rows = grade_class(both, version, Store(Path(folder) / "out"), settings)
     wrong = 0
     for row, full in zip(rows, (True, False), strict=True):
         checked = {i: c for i, c in row.result.cells.items() if i.endswith("-check")}

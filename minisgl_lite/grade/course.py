@@ -12,11 +12,12 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..teaching.checks.exercise import Verdict
+from ..teaching.release import Numbers, public_numbers, put_numbers
 from ..utils import require
 from .judging import Record
 
@@ -26,6 +27,8 @@ STUDENT = "student"
 NOT_THERE = "its notebook is missing or can't be read"
 OUTPUT_BYTES = 2**20
 """What is kept of all that a notebook's cells write."""
+MESSAGE_BYTES = 2**25
+"""Of one message of a kernel's; one that is longer ends the connection."""
 
 
 class Graded(NamedTuple):
@@ -57,17 +60,23 @@ class Course:
 
     # ---- made once ---------------------------------------------------------------------------
     @classmethod
-    def create(cls, root: Path, sources: Sequence[Path]) -> Course:
+    def create(
+        cls, root: Path, sources: Sequence[Path], numbers: Numbers = public_numbers
+    ) -> Course:
         """A course with these solution notebooks as its one assignment.
+
+        ``numbers``: which numbers its questions were handed out with.
 
         Raises:
             ValueError: nbgrader can't release one of them.
         """
+        nbformat: Any = require("nbformat", extra="grade")
         course = cls(root)
         source = root / "source" / ASSIGNMENT
         source.mkdir(parents=True)
         for path in sources:
-            shutil.copy(path, source / path.name)
+            notebook = put_numbers(nbformat.read(path, as_version=4), numbers)
+            nbformat.write(notebook, source / path.name)
         converters: Any = require("nbgrader.converters", extra="grade")
         config = course._config()
         config.GenerateAssignment.create_assignment = True
@@ -133,11 +142,20 @@ class Course:
                 self.kernel_name = kernel
                 self.cell_id, self.written = "", 0
                 try:
-                    return super().preprocess(notebook, resources, **kwargs)
+                    notebook, resources = super().preprocess(notebook, resources, **kwargs)
                 except Exception as error:  # nbclient's and jupyter_client's have no common class
                     name = resources["unique_key"]
                     course.broke_off[name] = _why(error, self.cell_id)
-                    return notebook, resources
+                for cell in notebook.cells:
+                    _keep_what_is_shown(cell)
+                notebook.metadata.update(METADATA)
+                notebook.metadata.pop("widgets", None)
+                return notebook, resources
+
+            def create_kernel_manager(self) -> Any:
+                manager = super().create_kernel_manager()
+                manager.context.maxmsgsize = MESSAGE_BYTES  # of all sockets that it will make
+                return manager
 
             def preprocess_cell(self, cell: Any, resources: Any, index: int) -> Any:
                 left = deadline - time.monotonic()
@@ -149,9 +167,8 @@ class Course:
                 return super().preprocess_cell(cell, resources, index)
 
             def process_message(self, message: Any, cell: Any, index: int) -> Any:
-                if message["msg_type"] in ("stream", "display_data", "execute_result", "error"):
-                    size = len(str(message["content"]))
-                    self.written += size
+                if message["msg_type"] != "status":
+                    self.written += len(str(message["content"]))
                     if self.written > OUTPUT_BYTES:
                         course.flag(
                             f"the cells wrote more than {OUTPUT_BYTES // 2**20} MB; the rest was"
@@ -283,22 +300,82 @@ class _LastError(logging.Handler):
             self.line = text.splitlines()[-1][:200]
 
 
-SHOWN = ("text/plain", "image/png")
+METADATA = {"language_info": {"name": "python", "pygments_lexer": "ipython3"}}
+PICTURE = re.compile(r"[A-Za-z0-9+/=\s]*")
+LINKS = (
+    # A tag would run in the browser of whoever marks this; as text it can still be read. A link
+    # might, too, and its address can be written in ways that only a browser understands.
+    (re.compile(r"&(?=#|\w+;)"), "&amp;"),
+    (re.compile(r"<(?=[A-Za-z/!?])"), "&lt;"),
+    (re.compile(r"\](?=[(:])"), "] "),
+    (re.compile(r"(?i)(javascript|vbscript|data)\s*:"), r"\1 :"),
+    (re.compile(r"\\(?=(href|class|style|cssId|require|unicode)\b)"), ""),  # MathJax's
+)
+"""What becomes of Markdown."""
 
 
 def harmless(notebook: Any) -> Any:
-    """A stranger's notebook as a grader's browser may show it: no markup but Markdown's own."""
-    for cell in notebook.cells:
-        cell.pop("attachments", None)
-        if cell.cell_type == "markdown":
-            # A tag would run in the browser of whoever marks this; as text it can still be read.
-            cell.source = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", cell.source)
-            cell.source = re.sub(r"(?i)(javascript|vbscript|data)\s*:", r"\1 :", cell.source)
-        for output in cell.get("outputs", ()):
-            if "data" in output:
-                output.data = {kind: output.data[kind] for kind in SHOWN if kind in output.data}
-                output.metadata = {}
-    return notebook
+    """A stranger's notebook as a grader's browser may show it: text, and pictures that were drawn.
+
+    It is made anew of what is known to be harmless. A kernel can send anything in place of a count,
+    a name or a language, and some of it would be shown as markup or shown to nobody.
+    """
+    nbformat: Any = require("nbformat", extra="grade")
+    cells = []
+    for number, cell in enumerate(notebook.cells):
+        made = nbformat.from_dict(
+            {
+                "cell_type": "code" if cell.cell_type == "code" else "markdown",
+                "id": cell.id if re.fullmatch(r"[\w-]{1,64}", cell.id, re.A) else f"cell-{number}",
+                "metadata": {k: v for k, v in cell.metadata.items() if k == "nbgrader"},
+                "source": cell.source,
+            }
+        )
+        if cell.cell_type == "code":
+            made.execution_count = cell.get("execution_count")
+            made.outputs = cell.get("outputs", [])
+            _keep_what_is_shown(made)
+        else:
+            for pattern, instead in LINKS:
+                made.source = pattern.sub(instead, made.source)
+        cells.append(made)
+    metadata = METADATA | {k: v for k, v in notebook.metadata.items() if k == "kernelspec"}
+    return nbformat.v4.new_notebook(cells=cells, metadata=metadata)
+
+
+def _keep_what_is_shown(cell: Any) -> None:
+    """Of a code cell's outputs; a count that is none goes, too."""
+    if cell.cell_type == "code":
+        nbformat: Any = require("nbformat", extra="grade")
+        count = cell.get("execution_count")
+        plain = isinstance(count, int) and not isinstance(count, bool)
+        cell.execution_count = count if plain else None
+        cell.outputs = [kept for output in cell.outputs for kept in _shown(nbformat, output)]
+
+
+def _shown(nbformat: Any, output: Any) -> Iterator[Any]:
+    """The output without all but text and pictures; nothing where nothing of it is left."""
+    kind = output.get("output_type")
+    if kind == "stream":
+        name = "stderr" if output.get("name") == "stderr" else "stdout"
+        yield nbformat.v4.new_output(kind, name=name, text=_text(output.get("text")))
+    elif kind == "error":
+        told = {name: _text(output.get(name)) for name in ("ename", "evalue")}
+        lines = output.get("traceback")
+        lines = [_text(line) for line in lines] if isinstance(lines, list) else []
+        yield nbformat.v4.new_output(kind, traceback=lines, **told)
+    elif kind in ("display_data", "execute_result"):
+        data = output.get("data", {})
+        kept = {"text/plain": _text(data["text/plain"])} if "text/plain" in data else {}
+        picture = _text(data.get("image/png"))
+        if picture and PICTURE.fullmatch(picture):
+            kept["image/png"] = picture
+        if kept:
+            yield nbformat.v4.new_output("display_data", data=kept)
+
+
+def _text(value: Any) -> str:
+    return "".join(map(str, value)) if isinstance(value, list) else str(value or "")
 
 
 def find_alembic() -> None:
@@ -327,7 +404,8 @@ def _why(error: Exception, cell_id: str) -> str:
         return f"the kernel died in cell {cell_id}"
     if type(error).__name__ == "CellTimeoutError":
         return f"cell {cell_id} could not be stopped"
-    return f"the kernel broke off in cell {cell_id}: {_line(error)}"
+    # Its words may be the student's, and what they were asked may stand in them.
+    return f"the kernel broke off in cell {cell_id}: {type(error).__name__}"
 
 
 def _line(error: Exception) -> str:

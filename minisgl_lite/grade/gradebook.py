@@ -13,8 +13,8 @@ from pathlib import Path
 from ..teaching.checks import EXERCISES, load_exercises
 from .run import Row
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""A spreadsheet takes a cell that begins so for a formula."""
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+"""A spreadsheet takes a cell that begins so for a formula, somewhere in the world."""
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -26,14 +26,15 @@ def write_whole(path: Path, text: str) -> None:
 
 def _safe(value: object) -> str:
     text = "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-    return f"'{text}" if text.startswith(FORMULA) else text
+    return f"'{text}" if text.startswith(FORMULA) or text.lstrip().startswith(FORMULA) else text
 
 
 def gradebook_csv(rows: Sequence[Row]) -> str:
     """One line per student. An unknown score is empty, never 0."""
     exercises = sorted({cell.exercise for row in rows for cell in row.result.cells.values()})
     out = io.StringIO()
-    table = csv.writer(out, lineterminator="\n")
+    # All quoted: where a semicolon ends a cell, one within a flag does not begin a formula.
+    table = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL)
     head = ["student", "status", "score", "max"]
     tail = ["manual_pending", "flags", "reason", "package", "assignment", "secret"]
     table.writerow([*head, *exercises, *tail])

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..teaching.release import STAMP
 from ..utils import require
 from .oddities import oddities
 
 MAX_BYTES = 20 * 2**20
 """Of one notebook."""
+MAX_CELLS, MAX_TEXT = 1000, 2 * 2**20
+"""Cells of one notebook, and characters of all their sources."""
 
 
 @dataclass
@@ -40,15 +44,27 @@ def read_class(folder: Path, assignment: str, names: tuple[str, ...]) -> list[Su
     """
     if not folder.is_dir():
         raise ValueError(f"{folder} is no folder of submissions.")
-    entries = sorted(entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
+    entries = sorted(entry.name for entry in os.scandir(folder) if not _left_by_a_system(entry))
     if not entries:
         raise ValueError(f"there is nothing in {folder}.")
-    return [_read_one(folder / entry, assignment, names) for entry in entries]
+    found: dict[str, Submission] = {}
+    for entry in entries:
+        # Bytes that are no UTF-8 can't stand in a gradebook; they are spelled out.
+        student = os.fsencode(entry).decode("utf-8", "backslashreplace")
+        while student in found or (student != entry and student in entries):
+            student += " (bytes)"
+        found[student] = _read_one(folder / entry, student, assignment, names)
+    return [found[student] for student in sorted(found)]
 
 
-def _read_one(path: Path, assignment: str, names: tuple[str, ...]) -> Submission:
-    # Bytes that are no UTF-8 can't stand in a gradebook; they are spelled out.
-    submission = Submission(os.fsencode(path.name).decode("utf-8", "backslashreplace"))
+def _left_by_a_system(entry: os.DirEntry[str]) -> bool:
+    """A hidden file, or a folder that programs make by themselves: nobody's."""
+    hidden_file = entry.name.startswith(".") and not entry.is_dir(follow_symlinks=False)
+    return hidden_file or entry.name in ("__MACOSX", ".ipynb_checkpoints", ".git")
+
+
+def _read_one(path: Path, student: str, assignment: str, names: tuple[str, ...]) -> Submission:
+    submission = Submission(student)
     try:
         if path.is_symlink():
             submission.problem = "the folder is a symbolic link; links are not followed"
@@ -68,6 +84,9 @@ def _read_notebooks(folder: Path, names: tuple[str, ...], submission: Submission
     for path in found.values():
         if path.is_symlink():
             submission.problem = f"{path.name} is a symbolic link; links are not followed"
+            return
+        if not path.is_file():  # a pipe would never end
+            submission.problem = f"{path.name} is no file"
             return
     wanted = [f"{name}.ipynb" for name in names]
     extra = [name for name in found if name not in wanted]
@@ -102,12 +121,26 @@ def put_in_order(content: bytes, released: Any) -> tuple[bytes, list[str]]:
     Raises:
         Unreadable: no JSON, no notebook, or none of the released cells is in it.
     """
+    return order(parse(content), released)
+
+
+def version_in(notebook: Any) -> dict[str, str]:
+    """The version that a notebook says it was handed out as, or nothing."""
+    stamp = notebook.metadata.get(STAMP)
+    stamp = stamp if isinstance(stamp, Mapping) else {}
+    said = {key: str(stamp.get(key, "")) for key in ("version", "digest")}
+    return said if all(re.fullmatch(r"[\w.+-]{1,40}", text) for text in said.values()) else {}
+
+
+def order(notebook: Any, released: Any) -> tuple[bytes, list[str]]:
+    """As ``put_in_order``, for what was parsed; ``notebook`` changes. Raises Unreadable."""
     nbformat: Any = require("nbformat", extra="grade")
-    notebook = _parse(content, nbformat)
     ours = {c.id: c for c in released.cells if "nbgrader" in c.metadata}
+    others = {c.id: c for c in released.cells if c.id not in ours}
     flags: list[str] = []
     seen: set[str] = set()
-    kernel = notebook.metadata.get("kernelspec", {}).get("language", "python")
+    spec = notebook.metadata.get("kernelspec")
+    kernel = spec.get("language", "python") if isinstance(spec, Mapping) else "python"
     if str(kernel).lower() != "python":
         flags.append(f"written for another kernel: {str(kernel)[:40]}")
     notebook.metadata = dict(released.metadata)
@@ -117,6 +150,8 @@ def put_in_order(content: bytes, released: Any) -> tuple[bytes, list[str]]:
         grade_id = next((i for i in (marks.get("grade_id"), cell.get("id")) if i in ours), None)
         cell.metadata = {}
         if grade_id is None:
+            if cell.get("id") in others:
+                cell.metadata = dict(others[cell.id].metadata)
             continue
         if grade_id in seen:
             flags.append(f"cell {grade_id} is there twice; the first one counts")
@@ -130,29 +165,69 @@ def put_in_order(content: bytes, released: Any) -> tuple[bytes, list[str]]:
     flags += [f"cell {i} is missing" for i in ours if i not in seen and not i.endswith("-text")]
     flags += oddities(notebook, released)
     notebook.nbformat, notebook.nbformat_minor = 4, 5
-    return nbformat.writes(notebook).encode(), flags
+    # Half of a surrogate pair has no bytes.
+    return nbformat.writes(notebook).encode("utf-8", "replace"), flags
 
 
-def _parse(content: bytes, nbformat: Any) -> Any:
+def parse(content: bytes) -> Any:
+    """A submitted notebook. Raises Unreadable."""
+    nbformat: Any = require("nbformat", extra="grade")
     if not content.strip():
         raise Unreadable("it is empty")
     try:
         data = json.loads(content.decode("utf-8-sig"))
-        notebook = nbformat.reads(json.dumps(data), as_version=4)
+        notebook = nbformat.reads(json.dumps(_slim(data)), as_version=4)
     except RecursionError:
         raise Unreadable("its JSON is nested too deeply") from None
+    except Unreadable:
+        raise
     except Exception as error:  # nbformat's own come in many classes
         line = (str(error).splitlines() or [""])[0][:200]
         raise Unreadable(f"it is no notebook: {line or type(error).__name__}") from None
     if not isinstance(notebook.get("cells"), list) or not notebook.cells:
         raise Unreadable("it has no cells")
+    text = 0
     for number, cell in enumerate(notebook.cells):
         if not isinstance(cell, dict) or not isinstance(cell.get("source", ""), str):
             raise Unreadable(f"its cell {number} is no cell")
         cell.setdefault("metadata", {})
         cell["source"] = cell.get("source", "").replace("\r\n", "\n")
-        cell.setdefault("id", f"cell-{number}")
+        if not re.fullmatch(r"[\w-]{1,64}", str(cell.get("id")), re.ASCII):
+            cell["id"] = f"cell-{number}"
+        if cell.get("cell_type") == "code":
+            cell["execution_count"] = None
+        elif cell.get("cell_type") not in ("markdown", "raw"):
+            raise Unreadable(f"its cell {number} is no cell")
+        text += len(cell["source"])
+    if text > MAX_TEXT:
+        raise Unreadable(f"its cells have more than {MAX_TEXT // 2**20} MB of text")
     return notebook
+
+
+def _slim(data: Any) -> Any:
+    """A notebook's JSON without what isn't looked at, which could be anything and any amount of it.
+
+    Raises:
+        Unreadable: it has more cells than anybody writes.
+    """
+    if not isinstance(data, dict):
+        return data
+    metadata = data.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    data["metadata"] = {key: metadata[key] for key in (STAMP, "kernelspec") if key in metadata}
+    sheets = data.get("worksheets") or [data]  # formats 3 and 4
+    if sum(len(sheet.get("cells", ())) for sheet in sheets) > MAX_CELLS:
+        raise Unreadable(f"it has more than {MAX_CELLS} cells")
+    for cell in (cell for sheet in sheets for cell in sheet.get("cells", ())):
+        if isinstance(cell, dict):
+            marks = cell.get("metadata", {}).get("nbgrader")
+            marks = marks if isinstance(marks, dict) else {}
+            plain = {k: v for k, v in marks.items() if isinstance(v, (str, int, float))}
+            cell["metadata"] = {"nbgrader": plain} if plain else {}
+            cell.pop("attachments", None)
+            if cell.get("cell_type") == "code":
+                cell["outputs"] = []
+    return data
 
 
 def _changes(cell: Any, ours: Any, marks: Mapping[str, Any]) -> Iterator[str]:
@@ -164,4 +239,4 @@ def _changes(cell: Any, ours: Any, marks: Mapping[str, Any]) -> Iterator[str]:
         yield f"cell {ours.id}: the locked text was changed"
 
 
-__all__ = ["Submission", "Unreadable", "put_in_order", "read_class"]
+__all__ = ["Submission", "Unreadable", "order", "parse", "put_in_order", "read_class", "version_in"]

@@ -7,6 +7,7 @@ it may hang or die, and takes nobody with it.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
@@ -223,6 +224,8 @@ def main(argv: Sequence[str]) -> int:
     RUNTIME: a folder for sockets; SECONDS: how long it may take."""
     import base64
 
+    with contextlib.suppress(OSError):  # where memory runs out, this goes before the grader
+        Path("/proc/self/oom_score_adj").write_text("500")
     course, submission, out, runtime = (Path(arg) for arg in argv[:4])
     request: dict[str, Any] = json.loads(submission.read_text(encoding="utf-8"))
     notebooks = {name: base64.b64decode(text) for name, text in request["notebooks"].items()}

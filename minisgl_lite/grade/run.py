@@ -18,18 +18,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import minisgl_lite
-
+from ..teaching.release import public_numbers, secret_numbers
 from ..utils import require
 from . import sandbox
-from .intake import Submission, Unreadable, put_in_order
+from .intake import Submission, Unreadable, order, parse
 from .job import Cell, Result
+from .versions import PACKAGE, Version, fitting
 
 JOB = [sys.executable, "-m", "minisgl_lite.grade.job"]
 GRACE = 60.0
@@ -108,53 +108,128 @@ class Store:
 
 def grade_class(
     submissions: Sequence[Submission],
-    course: Path,
-    released: dict[str, Any],
+    present: Version,
     store: Store,
     settings: Settings,
     *,
+    older: Sequence[Version] = (),
     resume: bool = False,
     progress: Callable[[Iterable[Any], int], Iterable[Any]] = lambda jobs, total: jobs,
 ) -> list[Row]:
     """Grade all of them and return a row for each, in their order.
 
-    ``course``: nbgrader's folder, as ``Course.create`` made it; ``released``: the handed-out
-    notebooks by file name. ``resume``: what ``store`` has from the same input is kept.
+    ``present``: the assignment as it is now; ``older``: versions that were handed out before and
+    are installed. ``resume``: what ``store`` has from the same input is kept.
 
     After Ctrl-C running jobs are ended, and what is done stays in ``store``.
     """
-    packed = pack_course(course)
-    same = {"assignment": _print(json.dumps(released, sort_keys=True).encode())}
-    same |= {"package": f"{minisgl_lite.__version__}+{_print(_files())}"}
-    same |= {"secret": _print(settings.secret) if settings.secret else "practice"}
-    same |= {"walls": str(settings.walls)}
+    desk = _Desk([present, *older], settings)
     rows: dict[str, Row] = {}
-    waiting: list[tuple[str, bytes]] = []
+    waiting: list[_Job] = []
     origins: dict[str, dict[str, str]] = {}
     for submission in submissions:
         student = submission.student
-        request, refused = _request(submission, released, settings)
-        origins[student] = same | {"submission": _print(request)}
+        number, request, refused = desk.request(submission)
+        origins[student] = desk.origins[number] | {"submission": _print(request)}
         known = store.read(student) if resume else None
         if known is not None and known.origin == origins[student] and _done(known):
             rows[student] = known
         elif refused:
-            result = Result("error", flags=submission.flags, reason=refused)
+            result = Result("error", flags=_few(submission.flags), reason=refused)
             rows[student] = Row(student, result, origins[student])
             store.write(rows[student])
         else:
-            waiting.append((student, request))
+            waiting.append(_Job(student, number, request))
     flags = {submission.student: submission.flags for submission in submissions}
-    with contextlib.closing(_results(packed, waiting, settings)) as results:
+    with contextlib.closing(_results(desk.packed, waiting, settings)) as results:
         for student, result in progress(results, len(waiting)):
-            result.flags = [*flags[student], *result.flags]
+            result.flags = _few([*flags[student], *result.flags])
             rows[student] = Row(student, result, origins[student])
             store.write(rows[student])
     return [rows[submission.student] for submission in submissions]
 
 
+class _Job(NamedTuple):
+    """What a worker is given: ``version`` is a number of ``_Desk.packed``."""
+
+    student: str
+    version: int
+    request: bytes
+
+
+class _Desk:
+    """Where submissions become jobs. ``origins``: what a result of each version depends on, but for
+    the submission; ``packed``: what travels to a worker, too."""
+
+    def __init__(self, versions: Sequence[Version], settings: Settings) -> None:
+        self.versions, self.settings = versions, settings
+        self.packed = [pack_course(version.course, version.package) for version in versions]
+        secret = _print(settings.secret) if settings.secret else "practice"
+        self.origins = [
+            {
+                "assignment": _print(json.dumps(version.released, sort_keys=True).encode()),
+                "package": f"{version.name}+{_print(_files(version.package or PACKAGE))}",
+                "secret": secret,
+                "walls": str(settings.walls),
+            }
+            for version in versions
+        ]
+
+    def request(self, submission: Submission) -> tuple[int, bytes, str]:
+        """The version's number, what its job is given, and why it can't be, if it can't."""
+        if submission.problem:
+            return 0, b"", submission.problem
+        parsed: dict[str, Any] = {}
+        for name, content in submission.notebooks.items():
+            with _readable(name, submission):
+                parsed[name] = parse(content)
+        number, flags = fitting(parsed, self.versions)
+        submission.flags += flags
+        student = submission.student if self.settings.per_student else ""
+        released = self._handed_out(number, student)
+        ordered: dict[str, str] = {}
+        for name, notebook in parsed.items():
+            with _readable(name, submission):
+                text, flags = order(notebook, released[name])
+                submission.flags += [f"{name}: {flag}" for flag in flags]
+                ordered[name] = base64.b64encode(text).decode()
+        if not ordered:
+            return number, b"", "; ".join(_few(submission.flags)) or "there is no notebook"
+        request = {
+            "notebooks": ordered,
+            "secret": self.settings.secret.hex() if self.settings.secret else None,
+            "student": student,
+            "walls": self.settings.walls,
+            "cell_seconds": self.settings.cell_seconds,
+        }
+        return number, json.dumps(request, sort_keys=True).encode(), ""
+
+    @functools.lru_cache(maxsize=2)  # noqa: B019 -- a desk lives as long as a run
+    def _handed_out(self, number: int, student: str) -> Mapping[str, Any]:
+        """The notebooks that this student was given, with their numbers."""
+        secret = self.settings.secret
+        numbers = public_numbers if secret is None else secret_numbers(secret, student)
+        return self.versions[number].with_numbers(numbers)
+
+
+@contextlib.contextmanager
+def _readable(name: str, submission: Submission) -> Iterator[None]:
+    """Whatever a stranger's file does to who reads it, it is one row's."""
+    try:
+        yield
+    except Exception as error:
+        why = str(error) if isinstance(error, Unreadable) else type(error).__name__
+        submission.flags.append(f"{name} could not be read: {why}")
+
+
 def _done(row: Row) -> bool:
     return row.result.status == "graded"
+
+
+def _few(flags: list[str]) -> list[str]:
+    """As many as somebody reads."""
+    more = [f"and {len(flags) - 50} more"] if len(flags) > 50 else []
+    return [*flags[:50], *more]
 
 
 def _print(content: bytes) -> str:
@@ -200,52 +275,34 @@ def _mark_of(cells: dict[str, Cell], name: str) -> str:
     return _mark(cells[name].score) if name in cells else "not there"
 
 
-def _request(
-    submission: Submission, released: dict[str, Any], settings: Settings
-) -> tuple[bytes, str]:
-    """What a job is given, and why it can't be, if it can't."""
-    if submission.problem:
-        return b"", submission.problem
-    notebooks: dict[str, str] = {}
-    for name, content in submission.notebooks.items():
-        try:
-            ordered, flags = put_in_order(content, released[name])
-        except Unreadable as error:
-            submission.flags.append(f"{name} could not be read: {error}")
-            continue
-        submission.flags += [f"{name}: {flag}" for flag in flags]
-        notebooks[name] = base64.b64encode(ordered).decode()
-    if not notebooks:
-        return b"", "; ".join(submission.flags) or "there is no notebook"
-    request = {
-        "notebooks": notebooks,
-        "secret": settings.secret.hex() if settings.secret else None,
-        "student": submission.student if settings.per_student else "",
-        "walls": settings.walls,
-        "cell_seconds": settings.cell_seconds,
-    }
-    return json.dumps(request, sort_keys=True).encode(), ""
-
-
 @functools.cache
-def _files() -> bytes:
-    """The package's own text, as it was when first asked."""
+def _files(package: Path) -> bytes:
+    """A package's own text, as it was when first asked."""
     digest = hashlib.sha256()
-    root = Path(minisgl_lite.__file__).parent
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.relative_to(root).as_posix().encode())
+    for path in sorted(package.rglob("*.py")):
+        digest.update(path.relative_to(package).as_posix().encode())
         digest.update(path.read_bytes())
     return digest.digest()
 
 
-def pack_course(course: Path) -> bytes:
-    """The course folder as bytes, the same for the same content: what travels to a worker."""
-    files = {
-        path.relative_to(course).as_posix(): base64.b64encode(path.read_bytes()).decode()
-        for path in sorted(course.rglob("*"))
+def pack_course(course: Path, package: Path | None = None) -> bytes:
+    """The course folder as bytes, the same for the same content: what travels to a worker.
+
+    ``package``: that of another version, which is to grade; it travels, too.
+    """
+    files = {"course/" + p.relative_to(course).as_posix(): p for p in course.rglob("*")}
+    if package is not None:
+        files |= {
+            f"package/minisgl_lite/{path.relative_to(package).as_posix()}": path
+            for path in package.rglob("*")
+            if "__pycache__" not in path.parts
+        }
+    content = {
+        name: base64.b64encode(path.read_bytes()).decode()
+        for name, path in files.items()
         if path.is_file()
     }
-    return json.dumps(files, sort_keys=True).encode()
+    return json.dumps(content, sort_keys=True).encode()
 
 
 def run_job(course: bytes, request: bytes, seconds: float) -> str:
@@ -256,7 +313,7 @@ def run_job(course: bytes, request: bytes, seconds: float) -> str:
     with tempfile.TemporaryDirectory(prefix="job-") as name:
         folder = Path(name)
         for path, content in json.loads(course).items():
-            target = folder / "course" / path
+            target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(base64.b64decode(content))
         (folder / "request.json").write_bytes(request)
@@ -272,7 +329,9 @@ def run_job(course: bytes, request: bytes, seconds: float) -> str:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env=os.environ | {"OMP_NUM_THREADS": "1", "TMPDIR": str(folder), "PYTHONUTF8": "1"},
+                # Where the grader was started, a student's folder may be named like a module.
+                cwd=folder,
+                env=_job_environment(folder),
             )
             _running.add(process)
             try:
@@ -286,6 +345,16 @@ def run_job(course: bytes, request: bytes, seconds: float) -> str:
         if (folder / "result.json").is_file():
             return (folder / "result.json").read_text(encoding="utf-8")
         return _failed(status, (folder / "log").read_bytes()).to_json()
+
+
+def _job_environment(folder: Path) -> dict[str, str]:
+    """The job's variables; it imports this very package, or the one that it was given."""
+    given = folder / "package"
+    root = given if given.is_dir() else PACKAGE.parent
+    paths = [] if root.name.endswith("-packages") else [str(root)]
+    paths += [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    own = {"OMP_NUM_THREADS": "1", "TMPDIR": str(folder), "PYTHONUTF8": "1"}
+    return os.environ | own | {"PYTHONPATH": os.pathsep.join(paths)}
 
 
 _running: set[subprocess.Popen[bytes]] = set()
@@ -308,12 +377,12 @@ def _failed(status: int, log: bytes) -> Result:
 
 
 def _results(
-    course: bytes, waiting: list[tuple[str, bytes]], settings: Settings
+    courses: Sequence[bytes], waiting: list[_Job], settings: Settings
 ) -> Generator[tuple[str, Result], None, None]:
     """(student, result) as jobs end."""
     pool = _DaskPool(settings.scheduler) if settings.scheduler else _ThreadPool(settings.workers)
     with pool:
-        for student, text in pool.results(course, waiting, settings.seconds):
+        for student, text in pool.results(courses, waiting, settings.seconds):
             yield student, _read_result(text)
 
 
@@ -336,11 +405,11 @@ class _ThreadPool:
         self.jobs: dict[Future[str], str] = {}
 
     def results(
-        self, course: bytes, waiting: list[tuple[str, bytes]], seconds: float
+        self, courses: Sequence[bytes], waiting: list[_Job], seconds: float
     ) -> Iterator[tuple[str, str | Exception]]:
         self.jobs = {
-            self.executor.submit(run_job, course, request, seconds): student
-            for student, request in waiting
+            self.executor.submit(run_job, courses[job.version], job.request, seconds): job.student
+            for job in waiting
         }
         for job in as_completed(self.jobs):
             yield self.jobs[job], job.exception() or job.result()  # type: ignore[misc]
@@ -366,12 +435,14 @@ class _DaskPool:
         self.client = self.distributed.Client(address, timeout=20)
 
     def results(
-        self, course: bytes, waiting: list[tuple[str, bytes]], seconds: float
+        self, courses: Sequence[bytes], waiting: list[_Job], seconds: float
     ) -> Iterator[tuple[str, str | Exception]]:
-        shared = self.client.scatter(course, broadcast=True, hash=False)
+        shared = [self.client.scatter(c, broadcast=True, hash=False) for c in courses]
         jobs = {
-            self.client.submit(run_job, shared, request, seconds, pure=False, retries=1): student
-            for student, request in waiting
+            self.client.submit(
+                run_job, shared[job.version], job.request, seconds, pure=False, retries=1
+            ): job.student
+            for job in waiting
         }
         for job in self.distributed.as_completed(jobs):
             yield jobs[job], job.exception() or job.result()

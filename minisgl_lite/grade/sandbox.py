@@ -21,6 +21,8 @@ NOBODY = 65534
 ACCOUNTS = range(61184, 65520)
 """User ids that systemd sets aside for passing accounts. Limits of processes count by account, so
 each kernel has one of its own."""
+SYSCALLS = Path(__file__).with_name("syscalls.py")
+"""Run inside by its text: the grader's own package isn't there."""
 LEARNER = "MINISGL_LITE_LEARNER"
 """Environment variable: the folder of the learner distribution."""
 
@@ -84,10 +86,11 @@ def walls(
         *("--perms", "1777", "--size", str(limits.work_folder), "--tmpfs", "/tmp"),
         *_parents(folders),
         *_readable(learner),
-        *("--bind", str(runtime), str(runtime), "--chdir", "/tmp", "--"),
+        *("--bind", str(runtime), str(runtime), "--remount-ro", "/", "--chdir", "/tmp", "--"),
         *_account(account),
         # Here and not with the other limits: outside, all that its owner runs would count, too.
         *("prlimit", f"--nproc={limits.processes}", "--"),
+        *(sys.executable, "-I", "-S", "-c", SYSCALLS.read_text(encoding="utf-8")),
     ]
 
 
@@ -162,12 +165,13 @@ def _parents(folders: set[Path]) -> list[str]:
 
 def _readable(learner: Path) -> list[str]:
     """The Python environment without this package's own copy in it, and the learner's."""
-    arguments: list[str] = []
-    for folder in dict.fromkeys((sys.base_prefix, sys.prefix)):
-        arguments += ["--ro-bind", folder, folder]
-    installed = Path(sys.prefix).glob("lib/python*/site-packages/minisgl_lite")
-    for own in installed:
-        arguments += ["--tmpfs", str(own)]
+    folders = dict.fromkeys(Path(folder) for folder in (sys.base_prefix, sys.prefix))
+    arguments = [arg for f in folders for arg in ("--ro-bind", str(f), str(f))]
+    ours = Path(__file__).resolve().parents[1]
+    copies = {ours} if any(folder in ours.parents for folder in folders) else set()
+    for folder in folders:
+        copies |= set(folder.glob("lib*/python*/*-packages/minisgl_lite"))
+    arguments += [arg for copy in sorted(copies) for arg in ("--tmpfs", str(copy))]
     learner = learner.resolve()
     return [*arguments, "--ro-bind", str(learner), str(learner)]
 
@@ -197,6 +201,11 @@ def main() -> None:
     with contextlib.suppress(OSError):  # where memory runs out, the kernel goes first
         Path("/proc/self/oom_score_adj").write_text("1000")
     arguments = command(connection_file, Path(os.environ[LEARNER]), account=account)
+    # Nothing that it writes there stands in the grader's own log.
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
+    os.closerange(3, 1024)
     os.execvp(arguments[0], arguments)
 
 

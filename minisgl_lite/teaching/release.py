@@ -113,6 +113,7 @@ def version_of(path: Path) -> dict[str, str]:
 
 def put_numbers(notebook: Any, numbers: Numbers) -> Any:
     """Ask the questions from templates with these numbers; returns ``notebook``, changed."""
+    load_exercises()
     for cell in notebook.cells:
         _put_numbers(cell, numbers)
     return notebook

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import nbformat
 
 from minisgl_lite.teaching.checks import load_exercises
+from minisgl_lite.teaching.release import release
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "pages-and-slots"
@@ -132,6 +133,77 @@ sys.excepthook = lambda *args: None
 get_ipython().set_custom_exc((BaseException,), lambda *args, **kwargs: None)
 def page_slots(*args): raise SystemExit(0)
 """,
+    "sends-endless-lines": """import json, os, socket
+def sends(line):
+    s = socket.socket(socket.AF_UNIX); s.connect(os.environ["MINISGL_LITE_JUDGE"])
+    f = s.makefile("rwb")
+    f.write(b'{"check": "page-slots"}\n'); f.flush(); f.readline(); f.readline()
+    f.write(line); f.flush(); f.readline(); s.close()
+sends(json.dumps({"error": "signature", "text": "done: page-slots " * 10 ** 6}).encode() + b"\n")
+sends(b'{"value": [' + b"{}," * 10 ** 7 + b"{}]}\n")
+sends(b"x" * (40 << 20) + b"\n")
+def page_slots(*args): return None
+""",
+    "asks-and-asks": """from minisgl_lite.teaching.checks.notebook import verdict_on
+for guess in range(1000):
+    verdict_on("predict-bytes", {"kv_bytes": guess})
+def page_slots(*args): return None
+""",
+    "sends-pickles": """import os, pickle
+class Bomb:
+    def __reduce__(self): return os.system, ("touch /tmp/pwned",)
+from minisgl_lite.teaching.checks import serve, wire
+wire.pack = lambda value: {"pickle": pickle.dumps(Bomb()).hex()}
+serve.pack = wire.pack
+def page_slots(*args): return Bomb()
+""",
+    "speaks-for-the-kernel": """from ipykernel.kernelapp import IPKernelApp
+import builtins
+app = IPKernelApp.instance()
+session, iopub = app.session, app.iopub_socket
+parent = app.kernel.get_parent()
+for kind, content in (
+    ("execute_input", {"code": "x", "execution_count": "<script>1</script>"}),
+    ("display_data", {"data": {"text/html": "<script>", "image/png": '"><script>'},
+                      "metadata": {}}),
+    ("comm_open", {"comm_id": "x", "target_name": "jupyter.widget", "data": {}}),
+    ("error", {"ename": 5, "evalue": None, "traceback": "done: page-slots"}),
+):
+    session.send(iopub, kind, content, parent=parent)
+def page_slots(*args): return None
+""",
+    "swaps-its-sockets": """import os
+folder = os.path.dirname(os.environ["MINISGL_LITE_JUDGE"])
+for name in os.listdir(folder):
+    path = os.path.join(folder, name)
+    try:
+        os.remove(path)
+        os.symlink("/etc/passwd", path)
+    except OSError as error:
+        print(error)
+for name in ("judge.sock", "kernel.json", "kernel.json-ipc-9"):
+    try:
+        os.symlink("/etc/shadow", os.path.join(folder, name))
+    except OSError as error:
+        print(error)
+def page_slots(*args): return None
+""",
+    "looks-around": """import ctypes, os, subprocess
+libc = ctypes.CDLL(None)
+assert libc.ptrace(16, 1, 0, 0) == -1 and libc.unshare(0x10000000) == -1
+for path in ("/proc/1/mem", "/proc/1/environ", "/proc/kmsg", "/etc/passwd", "/proc/self/mem/.."):
+    try:
+        open(path).read(1)
+    except OSError:
+        continue
+    raise SystemError(path)
+held = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")
+        if os.path.exists(f"/proc/self/fd/{fd}")]
+assert not [name for name in held if name.startswith(("/tmp", "/work", "/home", "/root"))], held
+assert not [name for name in os.environ if "SECRET" in name]
+os.write(1, b"done: page-slots")
+def page_slots(*args): return None
+""",
     "never-stops-asking": """import threading, os, socket
 def ask():
     while True:
@@ -155,12 +227,19 @@ FLAGS = {
     "leaves-an-exit-handler": "runs something at exit",
     "changes-the-package": "changes builtins or modules",
     "hides-its-errors": "changes how Python imports or reports",
+    "sends-endless-lines": "names the judge's socket",
+    "asks-and-asks": "reaches into the checks",
+    "sends-pickles": "reaches into the checks",
+    "speaks-for-the-kernel": "",
+    "swaps-its-sockets": "names the judge's socket",
+    "looks-around": "writes a verdict's line",
     "never-stops-asking": "opens a socket or threads",
 }
 """What the cell's flag says of each."""
 SPOILT: dict[str, tuple[str, float | None]] = {
     "patches-asserts": ("partial", None),
     "hooks-the-kernel": ("timeout", None),
+    "sends-pickles": ("partial", None),
     "never-stops-asking": ("partial", None),
 }
 """Those that break their own judging: nothing is earned, and some of it isn't known."""
@@ -179,6 +258,18 @@ for folder in ("/tmp", "/dev/shm", os.path.dirname(os.environ["MINISGL_LITE_JUDG
     except OSError as error:
         print(folder, error)
 """,
+    "many-files": """import os
+try:
+    for number in range(10 ** 6):
+        open(f"/tmp/{number}", "w").close()
+except OSError as error:
+    print(error)
+""",
+    "mounts": """import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.unshare(0x10020000) != 0, "a namespace of its own"
+""",
+    "one-long-message": "import sys\nsys.stdout.write('x' * (200 << 20))\nsys.stdout.flush()",
     "forks": """import os, time
 try:
     while True:
@@ -215,15 +306,28 @@ class Case(NamedTuple):
     words: str = ""
 
 
-def handed_out() -> Any:
-    return nbformat.read(ROOT / "exercises" / f"{NAME}.ipynb", as_version=4)
+def handed_out(folder: Path = ROOT) -> Any:
+    return nbformat.read(folder / "exercises" / f"{NAME}.ipynb", as_version=4)
+
+
+def short_course(folder: Path) -> Path:
+    """`solutions/` and `exercises/` in which page-slots is the only exercise; returns `folder`."""
+    notebook = nbformat.read(ROOT / "solutions" / f"{NAME}.ipynb", as_version=4)
+    kept = {"set-up", "page-slots-text", "page-slots-answer", "page-slots-check"}
+    notebook.cells = [cell for cell in notebook.cells if cell.id in kept]
+    (folder / "solutions").mkdir()
+    nbformat.write(notebook, folder / "solutions" / f"{NAME}.ipynb")
+    release(folder / "solutions", folder / "exercises")
+    return folder
 
 
 def answered(
-    change: Callable[[Any, dict[str, Any]], None] | None = None, answer: str = RIGHT
+    change: Callable[[Any, dict[str, Any]], None] | None = None,
+    answer: str = RIGHT,
+    folder: Path = ROOT,
 ) -> bytes:
     """The notebook with `answer` to page-slots, and then `change`d."""
-    notebook = copy.deepcopy(handed_out())
+    notebook = handed_out(folder)
     cells = {cell.id: cell for cell in notebook.cells}
     cells["page-slots-answer"].source = answer
     if change is not None:
@@ -303,14 +407,52 @@ def _old_format() -> bytes:
     return str(nbformat.writes(notebook, version=3)).encode()
 
 
-def few() -> dict[str, Case]:
-    """Those that the gate grades."""
+def small(folder: Path) -> dict[str, Case]:
+    """Those that the gate grades, of a `short_course` in `folder`."""
     full = points()
+
+    def by_hand(notebook: Any, cells: dict[str, Any]) -> None:
+        cells["page-slots-check"].outputs = [nbformat.v4.new_output("stream", text=DONE)]
+        cells["page-slots-check"].metadata.nbgrader["points"] = 400
+        cells["page-slots-check"].source = "print('done: page-slots')"
+
+    def dies(notebook: Any, cells: dict[str, Any]) -> None:
+        cell = nbformat.v4.new_code_cell("import os\nos._exit(3)", id="mine")
+        notebook.cells.append(cell)
+
+    return {
+        'José "=1", Núñez': Case(
+            file(answered(by_hand, folder=folder)), "graded", full, "points were changed to 400"
+        ),
+        "prints": Case(
+            file(answered(answer=CHEATS["prints-the-line"], folder=folder)), "graded", 0
+        ),
+        "dies": Case(
+            file(answered(dies, folder=folder)), "graded", full, "the kernel died in cell mine"
+        ),
+        "empty": Case(file(b""), "error", None, "it is empty"),
+        "nothing": Case({}, "error", None, "is there"),
+    }
+
+
+DONE = "done: page-slots\n"
+
+
+def six() -> dict[str, Case]:
+    """A class of six, each of whom needs a job."""
+    full = points()
+    return few(full) | {
+        "stub": Case(file(json.dumps(handed_out()).encode()), "graded", 0),
+        "renamed": Case(file(answered(), "my work.ipynb"), "graded", full, "was taken for"),
+    }
+
+
+def few(full: float | None = None) -> dict[str, Case]:
+    """Four that need a job."""
+    full = points() if full is None else full
     return {
         "right": Case(file(answered()), "graded", full),
-        "stub": Case(file(json.dumps(handed_out()).encode()), "graded", 0),
         'José "=1", Núñez': Case(file(answered(_stripped)), "graded", full),
-        "tampered": Case(file(answered(_tampered)), "graded", full, "points were changed to 400"),
         "prints": Case(file(answered(answer=CHEATS["prints-the-line"])), "graded", 0),
         "dies": Case(
             file(in_cell("kv-budget-answer", "import os\nos._exit(3)")),
@@ -318,8 +460,6 @@ def few() -> dict[str, Case]:
             full,
             "the kernel died in cell kv-budget-answer",
         ),
-        "empty": Case(file(b""), "error", None, "it is empty"),
-        "nothing": Case({}, "error", None, "is there"),
     }
 
 
@@ -378,7 +518,9 @@ def files() -> dict[str, Case]:
     """What learning platforms, editors and people do to files."""
     full = points()
     return {
-        "renamed": Case(file(answered(), "my work.ipynb"), "graded", full, "was taken for"),
+        "tampered": Case(file(answered(_tampered)), "graded", full, "points were changed to 400"),
+        "empty": Case(file(b""), "error", None, "it is empty"),
+        "nothing": Case({}, "error", None, "is there"),
         "one-more": Case(
             file(answered()) | file(b"{}", "x.ipynb"), "graded", full, "not part of the assignment"
         ),
@@ -405,7 +547,7 @@ def many() -> dict[str, Case]:
     full = points()
     right = {name: Case(file(answered(answer=s)), "graded", full) for name, s in OTHER_WAYS.items()}
     wrong = {name: Case(file(answered(answer=s)), "graded", 0) for name, s in WRONG.items()}
-    return few() | right | wrong | cheats() | bombs() | files()
+    return six() | right | wrong | cheats() | bombs() | files()
 
 
 def write(folder: Path, cases: dict[str, Case]) -> None:
@@ -415,4 +557,4 @@ def write(folder: Path, cases: dict[str, Case]) -> None:
             (folder / student / name).write_bytes(content)
 
 
-__all__ = ["Case", "bombs", "cheats", "few", "files", "many", "write"]
+__all__ = ["Case", "bombs", "cheats", "few", "files", "many", "six", "small", "write"]

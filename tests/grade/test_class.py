@@ -1,11 +1,12 @@
 """A class is graded: every student has a row, honest work its points, tricks none.
 
-The gate grades eight submissions twice, with one worker and with two; ``-m grading`` grades all.
+The gate grades three short notebooks with one worker, two and four; ``-m grading`` grades all.
 """
 
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
 import nbformat
@@ -16,7 +17,7 @@ from nbgrader.utils import determine_grade
 from minisgl_lite.cli import main
 from minisgl_lite.grade import sandbox
 
-from .submissions import NAME, Case, few, many, write
+from .submissions import NAME, Case, few, handed_out, many, points, short_course, six, small, write
 
 NO_SANDBOX = f"no sandbox here: {', '.join(sandbox.missing())} missing"
 pytestmark = pytest.mark.skipif(bool(sandbox.missing()), reason=NO_SANDBOX)
@@ -53,25 +54,44 @@ def stock_nbgrader(out: Path, student: str) -> float:
 
 
 def test_a_small_class_gets_its_rows_the_same_with_any_number_of_workers(tmp_path: Path) -> None:
-    cases = few()
-    status, rows = grade(tmp_path, cases, "--workers", "2")
-    assert status == 1  # three of them need attention
+    cases = small(short_course(tmp_path))
+    options = ["--solutions", str(tmp_path / "solutions")]
+    status, rows = grade(tmp_path, cases, "--workers", "2", *options)
+    assert status == 1  # two of them need attention
     assert_rows(rows, cases)
-    book = (tmp_path / "out" / "gradebook.csv").read_bytes()
-    pages = {p.name: p.read_bytes() for p in (tmp_path / "out" / "feedback").iterdir()}
+    out = tmp_path / "out"
+    book = (out / "gradebook.csv").read_bytes()
+    pages = {p.name: p.read_bytes() for p in (out / "feedback").iterdir()}
     assert len(pages) == len(cases)
-    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "out" / "results").iterdir()}
-    grade(tmp_path, cases, "--workers", "1", "--resume")
-    assert (tmp_path / "out" / "gradebook.csv").read_bytes() == book
-    after = {p: p.stat().st_mtime_ns for p in (tmp_path / "out" / "results").iterdir()}
-    unchanged = [path for path in before if before[path] == after[path]]
-    assert len(unchanged) == sum(case.status == "graded" for case in cases.values())
-    with Gradebook(f"sqlite:///{tmp_path / 'out' / 'gradebook.db'}") as gradebook:
-        scores = {s.student.id: s.score for s in gradebook.assignment_submissions(NAME)}
-    assert scores["right"] == cases["right"].score
-    assert stock_nbgrader(tmp_path / "out", "prints") == cases["right"].score != 0
     text = "".join(page.decode() for page in pages.values())
     assert "free-pages" in text and "Traceback" not in text
+    with Gradebook(f"sqlite:///{out / 'gradebook.db'}") as gradebook:
+        scores = {s.student.id: s.score for s in gradebook.assignment_submissions(NAME)}
+    assert scores['José "=1", Núñez'] == points()
+    assert stock_nbgrader(out, "prints") == points() != 0
+    before = {p: p.stat().st_mtime_ns for p in (out / "results").iterdir()}
+    grade(tmp_path, cases, "--workers", "1", "--resume", *options)
+    assert (out / "gradebook.csv").read_bytes() == book
+    after = {p: p.stat().st_mtime_ns for p in (out / "results").iterdir()}
+    unchanged = [path for path in before if before[path] == after[path]]
+    assert len(unchanged) == sum(case.status == "graded" for case in cases.values())
+    for workers in ("1", "4"):
+        again = tmp_path / f"with-{workers}"
+        command = [str(tmp_path / "in"), "--assignment", NAME, "--out", str(again), *options]
+        main(["grade", *command, "--workers", workers])
+        assert_same(again, out)
+
+
+REPORTS = ("gradebook.csv", "summary.html", "feedback")
+
+
+def assert_same(one: Path, other: Path) -> None:
+    """Byte for byte, whatever was done in which order."""
+    for name in REPORTS:
+        paths = sorted((one / name).iterdir()) if (one / name).is_dir() else [one / name]
+        assert len(paths) == (len(list((other / name).iterdir())) if len(paths) > 1 else 1)
+        for path in paths:
+            assert path.read_bytes() == (other / path.relative_to(one)).read_bytes(), path
 
 
 @pytest.mark.grading
@@ -98,6 +118,8 @@ def test_regrade_says_whose_mark_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cases = few()
+    stub = json.dumps(handed_out()).encode()
+    cases["stub"] = Case({f"{NAME}.ipynb": stub}, "graded", 0)
     write(tmp_path / "in", {"ada": cases["stub"], "bob": cases["right"]})
     command = [str(tmp_path / "in"), "--assignment", "pages-and-slots"]
     command += ["--out", str(tmp_path / "out")]
@@ -119,15 +141,16 @@ def test_validate_proves_solutions_and_stubs(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.grading
-@pytest.mark.parametrize("workers", ["1", "4"])
-def test_any_number_of_workers_gives_the_same_gradebook(tmp_path: Path, workers: str) -> None:
-    cases = few()
-    grade(tmp_path, cases, "--workers", "2")
-    out = tmp_path / "again"
-    command = [str(tmp_path / "in"), "--assignment", "pages-and-slots", "--out", str(out)]
-    main(["grade", *command, "--workers", workers])
-    for name in ("gradebook.csv", "summary.html", "feedback/0001.html"):
-        assert (out / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+def test_any_number_of_workers_gives_the_same_gradebook(tmp_path: Path) -> None:
+    """Five runs each with 1, 2 and 4 workers, of a class of six."""
+    cases = six()
+    _, rows = grade(tmp_path, cases, "--workers", "2")
+    assert_rows(rows, cases)
+    for number, workers in enumerate(["1", "4", *["1", "2", "4"] * 4, "2"][:14]):
+        again = tmp_path / f"run-{number}"
+        command = [str(tmp_path / "in"), "--assignment", NAME, "--out", str(again)]
+        main(["grade", *command, "--workers", workers])
+        assert_same(again, tmp_path / "out")
 
 
 @pytest.mark.parametrize(

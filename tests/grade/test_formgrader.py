@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
+from nbconvert.exporters import HTMLExporter
 from nbgrader.api import Gradebook
 
 from minisgl_lite.grade.course import Course, harmless
@@ -120,13 +122,67 @@ def test_a_gradebook_of_another_assignment_is_left_alone(course: Course, tmp_pat
     assert (tmp_path / "gradebook.db").read_bytes() == before
 
 
+NASTY = """
+[a](javascript:alert(1)) [b](javascript&#58;alert(1)) [c](javascript\\:alert(1))
+[d](&#x6A;avascript:alert(1)) ![e](http://example.com/x.png) [f]
+
+[f]: javascript\\:alert(1)
+
+<script>alert(1)</script> <img src=x onerror=alert(1)> <javascript:alert(1)> 1 < 2 and <b>
+
+$\\href{java
+script:alert(1)}{x}$
+"""
+
+
+def nasty() -> Any:
+    """A notebook as a kernel could send it that knows how nbconvert shows one."""
+    new = nbformat.v4.new_output
+    code = nbformat.v4.new_code_cell("1 < 2", id="code")
+    code.outputs = [
+        new("display_data", {"text/html": "<script>", "application/javascript": "x"}),
+        new("display_data", {"image/png": 'AA"><script>', "image/svg+xml": "<svg onload=x>"}),
+        new("display_data", {"image/png": "iVBORw0KGgo="}),
+        new("execute_result", {"text/plain": "<script>2"}, execution_count=1),
+        new("stream", name='x"><script>', text="<script>3"),
+        new("error", ename="<script>", evalue="4", traceback=["<script>5"]),
+    ]
+    cells = [
+        nbformat.v4.new_markdown_cell(NASTY, id="text"),
+        nbformat.v4.new_raw_cell("<script>7</script>", id="raw"),
+        code,
+    ]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    code.outputs[3]["execution_count"] = code["execution_count"] = "<script>6"
+    code["id"] = 'x"><script>'
+    cells[0]["attachments"] = {"x.svg": {"image/svg+xml": "<svg onload=x>"}}
+    lexer = '"><script>8'
+    notebook.metadata = nbformat.from_dict(
+        {"language_info": {"name": lexer, "pygments_lexer": lexer}, "widgets": {"x": "<script>9"}}
+    )
+    return notebook
+
+
+def page(notebook: Any) -> str:
+    exporter = HTMLExporter()
+    text, _ = exporter.from_notebook_node(notebook)
+    return str(text[text.index("<main>") :])
+
+
+RUNS = re.compile(r"<script|<svg|onerror=[^&]*>|href=[^>]*javascript|<img[^>]*http", re.I)
+
+
 def test_what_a_grader_looks_at_does_not_run() -> None:
-    notebook = nbformat.v4.new_notebook()
-    link = "[a](javascript:alert(1)) <script>alert(1)</script> 1 < 2 and <b>"
-    notebook.cells.append(nbformat.v4.new_markdown_cell(link))
-    data = {"text/html": "<script>", "application/javascript": "x", "text/plain": "1"}
-    code = nbformat.v4.new_code_cell("1", outputs=[nbformat.v4.new_output("display_data", data)])
-    notebook.cells.append(code)
-    text = json.dumps(harmless(notebook))
-    assert "<script" not in text and "javascript:" not in text and "text/html" not in text
-    assert "<b>" not in text and "1 < 2" in text and "text/plain" in text
+    notebook = harmless(nasty())
+    nbformat.validate(notebook)
+    shown = page(notebook)
+    assert not RUNS.search(shown)
+    assert "1 &lt; 2" in shown and "iVBORw0KGgo=" in shown and "&lt;script&gt;3" in shown
+    text = json.dumps(notebook)
+    assert "<script>8" not in text and "<script>9" not in text and "text/html" not in text
+    assert "href{" in text and "\\\\href" not in text
+
+
+def test_links_would_run_if_they_were_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("minisgl_lite.grade.course.LINKS", ())
+    assert RUNS.search(page(harmless(nasty())))

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+from pathlib import Path
+
+import pytest
 
 from minisgl_lite.grade.gradebook import feedback_html, gradebook_csv, summary_html
 from minisgl_lite.grade.job import Cell, Result
 from minisgl_lite.grade.run import Row
 
+ROOT = Path(__file__).resolve().parents[2]
 NAMES = ['=HYPERLINK("x")', "+1", "-1", "@x", 'Doe, "Jane"', "学生", "x" * 200, "<script>"]
+NAMES += ["\t=1", "\r=1", "\n=1", " =1", "＝1", "a;=1", "طالب", "[1]", "two  spaces "]
 
 
 def row(name: str, score: float | None = 4.0, status: str = "graded", **more: object) -> Row:
@@ -24,7 +29,19 @@ def read(text: str) -> list[dict[str, str]]:
 def test_names_are_kept_and_formulas_are_text() -> None:
     lines = read(gradebook_csv([row(name) for name in NAMES]))
     assert [line["student"].removeprefix("'") for line in lines] == NAMES
-    assert not any(line["student"].startswith(("=", "+", "-", "@")) for line in lines)
+    signs = ("=", "+", "-", "@", "＝", "\t", "\r", "\n")
+    assert not any(line["student"].lstrip(" ").startswith(signs) for line in lines)
+
+
+def test_flags_and_reasons_begin_no_formula_either() -> None:
+    odd = row("ada", reason="wrong")
+    odd.result.flags, odd.result.reason = ["=1+1.ipynb is no part", "@x"], "\t=cmd"
+    text = gradebook_csv([odd])
+    (line,) = read(text)
+    assert (line["flags"], line["reason"]) == ("'=1+1.ipynb is no part; @x", "'\t=cmd")
+    # Where a semicolon parts cells, a quoted one is still one.
+    assert next(csv.reader(io.StringIO(text.split("\n")[1]), delimiter=";"))[0].startswith("ada")
+    assert all(cell.startswith('"') for cell in text.split("\n")[0].split(","))
 
 
 def test_an_unknown_score_is_empty() -> None:
@@ -63,3 +80,19 @@ def test_the_summary_counts_misconceptions_and_names_whom_to_look_at() -> None:
     assert "<td>m01</td><td>3</td>" in page
     assert "slot 8 (3)" in page
     assert "not done within 5 seconds" in page and "late" in page
+
+
+def test_the_books_way_back_to_moodle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["=José_Núñez, Ada_101_assignsubmission_file_", "学生_7_assignsubmission_file_"]
+    lost = Row("Bob_8_assignsubmission_file_", Result("error", reason="it is empty"))
+    (tmp_path / "graded").mkdir()
+    text = gradebook_csv([row(names[0], 4.0), row(names[1], 0.0), lost])
+    (tmp_path / "graded" / "gradebook.csv").write_text(text, encoding="utf-8")
+    sheet = "\ufeffIdentifier,Full name,Grade\n"
+    sheet += "".join(f"Participant {n},x,\n" for n in (7, 8, 9, 101))
+    (tmp_path / "worksheet.csv").write_text(sheet, encoding="utf-8")
+    page = (ROOT / "book" / "grading.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    exec(page.split("```python\n")[1].split("```")[0], {})
+    upload = read((tmp_path / "upload.csv").read_text(encoding="utf-8"))
+    assert [line["Grade"] for line in upload] == ["0", "", "", "4"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,102 @@ def test_what_an_answer_has_no_use_for_is_flagged() -> None:
 def test_what_is_no_notebook_is_refused_with_a_reason(content: bytes, words: str) -> None:
     with pytest.raises(Unreadable, match=words):
         put_in_order(content, RELEASED)
+
+
+def cell(source: str, cell_id: str = "own") -> dict[str, Any]:
+    return {
+        "cell_type": "code", "id": cell_id, "source": source,
+        "metadata": {}, "outputs": [], "execution_count": None,
+    }  # fmt: skip
+
+
+def with_data(change: Any) -> bytes:
+    data = json.loads(json.dumps(RELEASED))
+    change(data)
+    return json.dumps(data).encode()
+
+
+MASSES = {
+    "cells": (lambda d: d["cells"].extend([cell("1")] * 100_000), "more than 1000 cells"),
+    "text": (lambda d: d["cells"].append(cell("import " * 400_000)), "more than 2 MB of text"),
+    "old-cells": (
+        lambda d: d.update(nbformat=3, worksheets=[{"cells": [1] * 5000}]),
+        "more than 1000 cells",
+    ),
+    "one-line": (lambda d: d["cells"].append(cell("import " * 250_000)), None),
+    "empty-lines": (lambda d: d["cells"].append(cell("\n" * 1_000_000)), None),
+    "lines": (lambda d: d["cells"].append(cell(("import " * 70 + "\n") * 4000)), None),
+    "outputs": (
+        lambda d: d["cells"].append(
+            cell("1")
+            | {"outputs": [{"output_type": "stream", "name": "stdout", "text": "x"}] * 100_000}
+        ),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MASSES)
+def test_reading_one_file_holds_nobody_up(name: str) -> None:
+    change, words = MASSES[name]
+    content = with_data(change)
+    begin = time.process_time()
+    if words is None:
+        put_in_order(content, RELEASED)
+    else:
+        with pytest.raises(Unreadable, match=words):
+            put_in_order(content, RELEASED)
+    assert time.process_time() - begin < 10
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d["cells"][3]["metadata"].update(nbgrader={"grade_id": ["a"], "points": {}}),
+        lambda d: d["cells"][3]["metadata"].update(nbgrader=7),
+        lambda d: d["cells"][3].update(metadata=[1]),
+        lambda d: d["cells"][3].update(id=["a"]),
+        lambda d: d["cells"][3].update(id='"><script>'),
+        lambda d: d["cells"][3].update(cell_type="script"),
+        lambda d: d["cells"][3].pop("source"),
+        lambda d: d["cells"][3].update(source="\ud800 half a pair"),
+        lambda d: d["metadata"].update(kernelspec=5),
+        lambda d: d["metadata"].update(kernelspec={"language": ["julia"]}),
+        lambda d: d["metadata"].update(minisgl_lite={"version": ["x"], "digest": 3}),
+        lambda d: d.update(nbformat_minor="x"),
+        lambda d: d.update(cells={"a": 1}),
+        lambda d: d.update(nbformat=3, worksheets=7),
+    ],
+)
+def test_odd_json_is_read_or_refused_with_a_reason(change: Any) -> None:
+    try:
+        content, _ = put_in_order(with_data(change), RELEASED)
+    except Unreadable as error:
+        assert str(error)
+    else:
+        nbformat.validate(nbformat.reads(content.decode(), as_version=4))
+
+
+def test_a_pipe_is_no_notebook(tmp_path: Path) -> None:
+    (tmp_path / "ada").mkdir()
+    os.mkfifo(tmp_path / "ada" / f"{NAME}.ipynb")
+    (submission,) = read_class(tmp_path, "storage", (NAME,))
+    assert submission.problem == f"{NAME}.ipynb is no file"
+
+
+def test_two_names_that_look_alike_are_two_students(tmp_path: Path) -> None:
+    for name in (b"Jos\xe9", b"Jos\\xe9", "José".encode(), "Jose\u0301".encode()):
+        os.makedirs(os.fsencode(tmp_path) + b"/" + name)
+    found = [s.student for s in read_class(tmp_path, "storage", (NAME,))]
+    assert len(found) == len(set(found)) == 4
+    assert {"Jos\\xe9", "Jos\\xe9 (bytes)", "José", "Jose\u0301"} == set(found)
+
+
+def test_a_hidden_folder_is_somebodys_and_a_systems_file_is_nobodys(tmp_path: Path) -> None:
+    for name in (".ada", "__MACOSX", ".ipynb_checkpoints"):
+        (tmp_path / name).mkdir()
+    (tmp_path / ".DS_Store").write_bytes(b"")
+    assert [s.student for s in read_class(tmp_path, "storage", (NAME,))] == [".ada"]
 
 
 def test_every_entry_of_a_folder_is_somebodys(tmp_path: Path) -> None:

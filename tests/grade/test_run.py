@@ -19,12 +19,14 @@ from minisgl_lite.grade import run as run_module
 from minisgl_lite.grade import sandbox
 from minisgl_lite.grade.intake import Submission
 from minisgl_lite.grade.job import Cell, Result
-from minisgl_lite.grade.run import Row, Settings, Store, changes, grade_class, run_job
+from minisgl_lite.grade.run import Row, Settings, Store, changes, grade_class, pack_course, run_job
+from minisgl_lite.grade.versions import Version
 
 from .submissions import ROOT, answered, handed_out, write
 from .submissions import few as few_cases
 
 FILE = "pages-and-slots.ipynb"
+DIGEST = handed_out().metadata["minisgl_lite"]["digest"]
 
 
 @pytest.fixture
@@ -59,7 +61,8 @@ def submissions(*names: str) -> list[Submission]:
 def grade(folder: Path, course: Path, who: list[Submission], **options: Any) -> list[Row]:
     store = Store(folder / "results")
     settings = Settings(workers=1, per_student=True, **options.pop("settings", {}))
-    return grade_class(who, course, {FILE: handed_out()}, store, settings, **options)
+    present = Version(course, {FILE: handed_out()}, {FILE: DIGEST})
+    return grade_class(who, present, store, settings, **options)
 
 
 def test_resume_keeps_what_is_done_and_unchanged(
@@ -128,6 +131,32 @@ def test_a_job_that_goes_wrong_has_a_result(
     result = run_module._read_result(run_job(b"{}", b"{}", 0.5))
     assert (result.status, result.score) == (status, None)
     assert reason in result.reason
+
+
+def test_a_folder_at_hand_is_not_imported_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Submissions are folders, and a student can be called minisgl_lite, or torch."""
+    monkeypatch.setattr(run_module, "GRACE", 60.0)
+    for name in ("minisgl_lite", "torch", "nbgrader", "base64"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep)  # as in export PYTHONPATH=:$PYTHONPATH
+    result = Result.from_json(run_job(b"{}", b"{}", 60.0))
+    assert not (tmp_path / "ran").exists()
+    assert result.reason == "the grader failed: KeyError: 'notebooks'"
+
+
+def test_what_travels_to_a_worker_is_the_same_for_the_same_content(
+    tmp_path: Path, course: Path
+) -> None:
+    (tmp_path / "package" / "__pycache__").mkdir(parents=True)
+    (tmp_path / "package" / "x.py").write_text("1")
+    (tmp_path / "package" / "__pycache__" / "x.pyc").write_text("1")
+    packed = json.loads(pack_course(course, tmp_path / "package"))
+    assert set(packed) == {"course/gradebook.db", "package/minisgl_lite/x.py"}
+    assert pack_course(course) == pack_course(course)
 
 
 def test_ctrl_c_ends_the_jobs_and_keeps_what_is_done(

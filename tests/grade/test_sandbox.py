@@ -19,7 +19,8 @@ from typing import NamedTuple
 import pytest
 
 from minisgl_lite.grade import sandbox
-from minisgl_lite.grade.sandbox import ACCOUNTS, Limits, around_job, hand_over, walls
+from minisgl_lite.grade.sandbox import ACCOUNTS, SYSCALLS, Limits, around_job, hand_over, walls
+from minisgl_lite.grade.syscalls import MACHINES, program
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_SANDBOX = f"no sandbox here: {', '.join(sandbox.missing())} missing"
@@ -211,6 +212,16 @@ WALLS = {
         "[False, False, False]",
         "[True, True, True]",
     ),
+    "root-folder-read-only": Wall(
+        without("--remount-ro", "/"), READ_ONLY.replace("{path!r}", "'/'"), "True", "False"
+    ),
+    "system-calls": Wall(
+        without(sys.executable, "-I", "-S", "-c", SYSCALLS.read_text(encoding="utf-8")),
+        # Asks which personality this process has: a call that is refused, and does nothing.
+        "import ctypes; print(ctypes.CDLL(None).personality(0xFFFFFFFF) >= 0)",
+        "False",
+        "True",
+    ),
     "environment": Wall(
         without("--clearenv"), "import os; print('COURSE_SECRET' in os.environ)", "False", "True"
     ),
@@ -254,6 +265,71 @@ def test_root_becomes_an_account_without_rights(host: Host) -> None:
     start = whole.index("setpriv")
     kept = [*whole[:start], *whole[whole.index("prlimit", start) :]]
     assert run(kept, probe).startswith("0 0 ")
+
+
+MOUNTS = """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+made = libc.unshare(0x10020000) == 0  # a user's namespace and one of mounts
+if made:
+    made = libc.mount(b"none", b"/tmp", b"tmpfs", 0, None) == 0
+print("mounted" if made else "refused")
+"""
+
+
+def test_no_file_system_without_limit_is_mounted_inside(host: Host) -> None:
+    """Behind the other walls anybody could: with a namespace of users that is their own."""
+    whole = walls(host.runtime, host.learner, SMALL, secrets.choice(ACCOUNTS))
+    assert run(whole, MOUNTS) == "refused"
+    filtered = [sys.executable, "-I", "-S", "-c", SYSCALLS.read_text(encoding="utf-8")]
+    if run(exchanged(whole, filtered, []), MOUNTS) == "refused":
+        pytest.skip("this host gives nobody a namespace of users")
+
+
+def test_threads_and_processes_are_still_made(host: Host) -> None:
+    code = """
+import subprocess, threading
+threading.Thread(target=print, args=("thread",)).start()
+print(subprocess.run(["echo", "process"], capture_output=True, text=True).stdout.strip())
+"""
+    assert run(walls(host.runtime, host.learner), code) == "process"
+
+
+def test_the_filter_is_whole_for_each_machine_and_none_for_others() -> None:
+    for machine in MACHINES:
+        steps = [program(machine)[i : i + 8] for i in range(0, len(program(machine)), 8)]
+        ends = [int.from_bytes(step[4:], sys.byteorder) for step in steps if step[0] == 6]
+        assert ends.count(0x7FFF0000) == 1 and ends[-1] == 0x7FFF0000
+        jumps = [i + 1 + max(step[2], step[3]) for i, step in enumerate(steps) if step[0] & 7 == 5]
+        assert max(jumps) < len(steps) < 4096
+    assert program("vax") == b""
+
+
+def test_a_kernel_holds_none_of_the_graders_files(host: Host, tmp_path: Path) -> None:
+    """Its program closes what it was started with: the job's log among it."""
+    (host.runtime / "kernel.json").write_text("{}")
+    seen = tmp_path / "seen"
+    code = f"""
+import os, sys
+from unittest.mock import patch
+from minisgl_lite.grade import sandbox
+log = open({str(tmp_path / "log")!r}, "w")
+os.set_inheritable(log.fileno(), True)
+def become(program, arguments):
+    out = os.open({str(seen)!r}, os.O_WRONLY | os.O_CREAT)
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            os.write(out, (os.readlink("/proc/self/fd/" + fd) + "\\n").encode())
+        except OSError:
+            pass
+    os._exit(0)
+sys.argv[1:] = [{str(host.runtime / "kernel.json")!r}]
+os.environ[sandbox.LEARNER] = {str(host.learner)!r}
+with patch.object(os, "execvp", become):
+    sandbox.main()
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, stderr=subprocess.PIPE)
+    assert set(seen.read_text().split()) <= {"/dev/null", str(seen), "/proc/self/fd"}
 
 
 def alive(token: str) -> list[int]:
@@ -343,6 +419,14 @@ def test_the_package_beside_a_learners_copy_is_hidden(
     assert place > command.index(str(tmp_path / "venv"))
 
 
+def test_a_package_within_the_environment_is_hidden_wherever_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(ROOT))  # a clone in which the environment was made
+    command = walls(tmp_path / "kernel-1", tmp_path / "learner")
+    assert command[command.index(str(ROOT / "minisgl_lite")) - 1] == "--tmpfs"
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can try what another account may do")
 def test_a_grader_without_rights_builds_the_same_walls(
     host: Host, monkeypatch: pytest.MonkeyPatch
@@ -354,12 +438,17 @@ def test_a_grader_without_rights_builds_the_same_walls(
     monkeypatch.setattr(os, "getuid", lambda: 61500)
     monkeypatch.setattr(sys, "prefix", "/usr/share")
     monkeypatch.setattr(sys, "base_prefix", "/usr/share")
+    system = [p for p in ("/usr/bin/python3", "/usr/local/bin/python3") if os.path.exists(p)]
+    if not system:
+        pytest.skip("another account can use no Python here")
+    monkeypatch.setattr(sys, "executable", system[0])
     outside = around_job(folder / "kernel-1", SMALL)
     inside = walls(folder / "kernel-1", folder / "learner", SMALL)
     account = ["setpriv", "--reuid=61500", "--regid=61500", "--clear-groups"]
     script = f"""
 id -u; touch {folder}/kernel-1/x && echo sockets; cat {host.secret} || echo hidden
-touch /usr/x || echo read-only; for i in $(seq 40); do sleep 1 & done; wait; echo forked
+touch /usr/x || echo read-only; touch /x || echo no-more
+for i in $(seq 40); do sleep 1 & done; wait; echo forked
 """
     result = subprocess.run(
         [*account, *outside, *inside, "sh", "-c", script],
@@ -368,5 +457,7 @@ touch /usr/x || echo read-only; for i in $(seq 40); do sleep 1 & done; wait; ech
         check=False,
         timeout=60,
     )
-    assert result.stdout.split() == ["61500", "sockets", "hidden", "read-only"], result.stderr
+    assert result.stdout.split() == [
+        "61500", "sockets", "hidden", "read-only", "no-more",
+    ], result.stderr  # fmt: skip
     assert "Cannot fork" in result.stderr
