@@ -80,7 +80,7 @@ test("a decode step of two: one takes a page, one has room", () => {
   assert.equal(questionWords(q, traceOf("busy")), "Step 4, decode of r1, r3: which slots are written?");
   assert.deepEqual(told(at([15, 16])), [
     "Slots: right, these and no others.",
-    "right: Slot 15: r3’s position 5 lies in its page 2 (start 14), which has room.",
+    "right: Slot 15: r3’s position 5 lies in page 2 of its row (start 14), which has room.",
     "right: Slot 16: r1’s position 6 goes to a new page, start 16, from the head of free_slots.",
   ]);
   assert.deepEqual(told(at([9, 14, 17])), [
@@ -88,7 +88,7 @@ test("a decode step of two: one takes a page, one has room", () => {
     "wrong: Slot 9: page start 8 is number 4 in free_slots, and this step takes only its head: 16.",
     "wrong: Slot 14 holds r3’s position 4 already: K/V are written once, then only read.",
     "wrong: Slot 17 is for r1’s position 7, in a later step: this one writes position 6 alone.",
-    "missing: Slot 15: r3’s position 5 lies in its page 2 (start 14), which has room.",
+    "missing: Slot 15: r3’s position 5 lies in page 2 of its row (start 14), which has room.",
     "missing: Slot 16: r1’s position 6 goes to a new page, start 16, from the head of free_slots.",
   ]);
   assert.deepEqual(told(at([0, 15, 16])).slice(1), ["wrong: Slot 0 is in the tree, and locked: it is read, never written."]);
@@ -99,10 +99,10 @@ test("a step that takes no page: the free slots stay free", () => {
   assert.deepEqual(q.answer, [6]);
   assert.deepEqual(told(at([16, 17])).slice(0, 2), [
     "Slots: 0 of 1 right, 1 missing, 2 wrong.",
-    "wrong: Slots 16–17 are free and stay so: no page is taken, since the last pages of r1 have room.",
+    "wrong: Slots 16–17 are free and stay so: no page is taken, since there is room in what r1 took before.",
   ]);
   const pages = of("overlapped", "pages", 4);
-  assert.deepEqual(told(pages.at([1])), ["Pages taken: 0, not 1.", ": r1: position 6 lies in its page 1, [4, 8), which it has."]);
+  assert.deepEqual(told(pages.at([1])), ["Pages taken: 0, not 1.", ": r1: position 6 lies in page 1 of its row, [4, 8), which it has."]);
 });
 
 test("a prefill beside a request that is not in the batch: its slots are its own", () => {
@@ -134,14 +134,14 @@ test("the dummy page: padding writes there, and that is neither right nor wrong"
 test("which pages are evicted: why one stays, why one goes", () => {
   const { q, at } = of("busy", "evict", 6);
   assert.deepEqual(q.answer, [14]);
-  assert.deepEqual(told(at([14])), ["Page starts: right, these and no others.", "right: “␣z␣u” (slots 14–15) goes: of the leaves that nobody holds it was used longest ago, at time 12."]);
+  assert.deepEqual(told(at([14])), ["Page starts: right, these and no others.", "right: “␣z␣u” (slots 14–15) goes: of the leaves with ref_count 0 it was used longest ago, at time 12."]);
   assert.deepEqual(told(at([0, 6, 12, 20])), [
     "Page starts: 0 of 1 right, 1 missing, 4 wrong.",
     "wrong: “␣a␣b” (slots 0–1) stays: it is locked by r1.",
     "wrong: Page start 6 is r4’s own, not in the tree: only the tree’s leaves are evicted.",
     "wrong: “␣x␣y” (slots 12–13) stays: it had children until now, and no more pages are missing.",
     "wrong: Page start 20 is the dummy page: it is never in the tree.",
-    "missing: “␣z␣u” (slots 14–15) goes: of the leaves that nobody holds it was used longest ago, at time 12.",
+    "missing: “␣z␣u” (slots 14–15) goes: of the leaves with ref_count 0 it was used longest ago, at time 12.",
   ]);
   assert.equal(at([15]).right, true, "any slot of a page means the page");
 });

@@ -35,7 +35,7 @@ test("one step of the run, word for word", () => {
     "2 prepare: 4 write addresses are looked up, in model order: r2: out_loc[0:4] = page_table[2, 2:6] = slots 8–11.",
     "2 forward: prefill: r2 writes slots 8–11 = out_loc[0:4] → page_table[2, 2:6], then reads 6 slots.",
     "2 sample: r2 gets “␣k” and ends: it has all it asked for. This last token never gets K/V.",
-    "2 release: r2 gives back its row: [0, 6) is a duplicate: freed. Page starts 6, 8, 10 go to the tail of free_slots.",
+    "2 release: r2 gives back its row: [0, 6) is a duplicate: freed. Page starts 6, 8, 10 go to the end of free_slots.",
   ]);
 });
 
@@ -48,7 +48,7 @@ test("a hit, a chunk, a refusal, an eviction, padding and an abort are told", ()
   has(busy, "The budget cuts its prompt: this chunk is [0, 2) of 6.");
   has(busy, "r2’s prompt is not done yet: what was sampled is dropped.");
   has(busy, "r4 must wait: it needs 12 tokens of room");
-  has(busy, "go to the tail of free_slots.");
+  has(busy, "go to the end of free_slots.");
   has(busy, "1 dummy request pads the batch; it writes to the dummy page.");
   has(busy, "r3 is cancelled.");
   has(busy, "No page was taken: the last page still has room.");

@@ -1,6 +1,7 @@
 // Why: what a frame decided, from the state before it. The rules are worked out anew; where the record goes another way,
 // nothing is explained.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { decisions, runs } from "./words.mjs";
 import { Replay, slotRoom, slotStates } from "../../minisgl_lite/viz/static/replay.js";
@@ -92,7 +93,7 @@ test("who is evicted and who is not: time, lock, leaf", () => {
   const [first, second, third, fourth] = cardsOf(runs.busy.trace).filter((card) => card.frame.phase === "evict");
   assert.deepEqual(first.lines, [
     "Pages needed: 1. Free: 0. Missing: 1.",
-    "“␣z␣u” (slots 14–15) goes: of the leaves that nobody holds it was used longest ago, at time 12.",
+    "“␣z␣u” (slots 14–15) goes: of the leaves with ref_count 0 it was used longest ago, at time 12.",
     "“␣c␣d␣e␣f” (slots 2–5) stays: it is locked by r1.",
     "“␣a␣b” (slots 0–1) stays: it is locked by r1.",
     "“␣x␣y” (slots 12–13) stays: it had children until now, and no more pages are missing.",
@@ -108,11 +109,11 @@ test("who takes a page and who does not", () => {
   const card = cardsOf(runs.busy.trace).find((one) => one.frame.phase === "allocate" && one.frame.turn === 4);
   assert.deepEqual([card.question, ...card.lines], [
     "Why is 1 page taken?",
-    "r1: position 6 = 3 × 2 begins its page 3: it takes page start 16, the head of free_slots.",
-    "r3: position 5 lies in its page 2, [4, 6), which it has.",
+    "r1: position 6 = 3 × 2 begins page 3 of its row: it takes page start 16, the head of free_slots.",
+    "r3: position 5 lies in page 2 of its row, [4, 6), which it has.",
   ]);
   const none = cardsOf(runs.overlapped.trace).find((one) => one.frame.phase === "prepare");
-  assert.deepEqual([none.question, none.lines[0]], ["Why is no page taken?", "r1: position 5 lies in its page 1, [4, 8), which it has."]);
+  assert.deepEqual([none.question, none.lines[0]], ["Why is no page taken?", "r1: position 5 lies in page 1 of its row, [4, 8), which it has."]);
 });
 
 // ---- held against what the engine did, over all runs ------------------------------------------------
@@ -125,7 +126,7 @@ test("every decision of every run is explained: the rules found anew are the eng
     const cards = cardsOf(trace);
     trace.frames.forEach((frame, index) => {
       const here = cards.filter((card) => card.index === index);
-      const wanted = (frame.admit?.length ?? 0) + (frame.refuse ? 1 : 0) + (frame.phase === "evict" ? 1 : 0) + (frame.alloc && frame.phase === "allocate" ? 1 : 0);
+      const wanted = (frame.admit?.length ?? 0) + (frame.refuse ? 1 : 0) + (frame.phase === "evict" ? 1 : 0) + (frame.alloc && frame.phase === "allocate" ? 1 : 0) + (frame.phase === "release" ? frame.release.length : 0);
       assert.ok(here.length >= wanted, `${name}, frame ${index}: ${here.length} of ${wanted}`);
       assert.equal(asksWhy(frame), wanted > 0, `${name}, frame ${index}`);
       for (const line of here.flatMap((card) => [card.question, ...card.lines])) {
@@ -134,7 +135,33 @@ test("every decision of every run is explained: the rules found anew are the eng
       if (here.length) seen.add(frame.phase);
     });
   }
-  assert.deepEqual([...seen].sort(), ["admit", "allocate", "evict", "prepare"]);
+  assert.deepEqual([...seen].sort(), ["admit", "allocate", "evict", "prepare", "release"]);
+});
+
+test("a release: where each range goes, and why", () => {
+  const frame = (ranges, finished) => ({ phase: "release", release: [{ uid: 1, finished, ranges }] });
+  const ask = (ranges, finished, cache_type = "radix") => whyCards({ frame: frame(ranges, finished), meta: { page_size: 4, cache_type } });
+  const ranges = [["matched", 0, 4, []], ["duplicate", 4, 8, []], ["registered", 8, 12, []], ["tail", 12, 14, []]];
+  const [{ question, lines }] = ask(ranges, true);
+  assert.equal(question, "r1 ends. Where does each of its slots go, and why?");
+  assert.deepEqual(lines.map((line) => line.split(":")[0]), ["[0, 4)", "[4, 8)", "[8, 12)", "[12, 14)"]);
+  assert.match(lines[3], /no whole page of P = 4/);
+  assert.match(ask([["kept", 12, 14, []]], false)[0].lines[0], /keeps it and goes on writing/);
+  assert.match(ask([["tail", 0, 9, []]], true, "naive")[0].lines[0], /keeps nothing, so all is freed/);
+  // A whole page in the tail is not what the rule does: nothing is explained.
+  assert.deepEqual(ask([["tail", 12, 17, []]], true), []);
+});
+
+test("a fault has a card for each kind that the sanitizer names", () => {
+  const source = readFileSync(new URL("../../minisgl_lite/trace/faults.py", import.meta.url), "utf8");
+  const kinds = source.match(/Kinds: ([^.]*)\./)[1].match(/[a-z-]+(?=")/g);
+  assert.ok(kinds.length > 10);
+  for (const kind of kinds) {
+    const [{ question, lines }] = whyCards({ frame: { phase: "forward", fault: { kind, text: "turn 3: r2 reads slot 12" } }, meta: {} });
+    assert.equal(question, "What is wrong here?");
+    assert.equal(lines[0], "r2 reads slot 12.");
+    assert.doesNotMatch(lines[1], /^\[/, kind);
+  }
 });
 
 test("the pinned slot: what holds it, and what would free it", () => {

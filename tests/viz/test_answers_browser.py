@@ -102,7 +102,7 @@ def test_a_step_is_held_until_it_is_predicted_by_clicks(open_view: Any, trace: T
     assert view.frame() == before
     assert marks(view) == {"right": len(wanted["slots"])}
     assert verdict(view)[0] == "Slots: right, these and no others. Pages taken: 1, right."
-    assert view.text(".kvv-score") == "Right first time: 2 of 2"
+    assert view.text(".kvv-score") == "Questions right first time: 2 of 2"
     press(view, "Go on")
     assert view.frame() == before + 1, "the next sub-step, and no second question in it"
     assert not view.faults, view.faults
@@ -136,7 +136,7 @@ def test_a_wrong_answer_is_marked_and_each_wrong_cell_explained(
     for slot, mark in ((9, "wrong"), (14, "wrong"), (15, "right"), (16, "missing")):
         cell_at(view, slot)
         assert view.active("pool").endswith(f", {mark}")
-    assert view.text(".kvv-score") == "Right first time: 0 of 1"
+    assert view.text(".kvv-score") == "Questions right first time: 0 of 1"
     region = view.text(REGION)
     assert region.startswith("Slots: 1 of 2 right") and "page start 8 is number 4" in region
     # The marks stay while the step's slots are prepared and written, and go with the step.
@@ -192,7 +192,7 @@ def test_a_whole_run_is_predicted_by_keyboard_alone(open_view: Any, make: Any) -
         view.tab.focus(".kvv-slider")
     assert view.frame() == len(trace) - 1
     assert answered >= 2 * len(by_turn), "slots and pages of each step, and hits and evictions"
-    assert view.text(".kvv-score") == f"Right first time: {answered} of {answered}"
+    assert view.text(".kvv-score") == f"Questions right first time: {answered} of {answered}"
     assert view.tab.locator("[aria-live], [role=status], output").count() == 1
     assert not view.faults, view.faults
 
@@ -225,13 +225,13 @@ def test_the_score_counts_first_answers_and_outlives_a_reload(open_view: Any, tr
         field(view, "Hit of r3").fill(typed)
         press(view, "Check")
         assert verdict(view)[0] == said
-        assert view.text(".kvv-score") == "Right first time: 0 of 1"
+        assert view.text(".kvv-score") == "Questions right first time: 0 of 1"
         view.go(at - 2)
         view.next()
     view.tab.reload()
     view.tab.wait_for_function("window.ready !== undefined")
     switch_on(view)
-    assert view.text(".kvv-score") == "Right first time: 0 of 1"
+    assert view.text(".kvv-score") == "Questions right first time: 0 of 1"
 
 
 def test_it_can_be_shown_without_an_answer(open_view: Any, trace: Trace) -> None:

@@ -216,11 +216,12 @@ export function createCompare(root, { options, traces }) {
     const where = el("span", { class: "kvv-note" });
     const phase = el("b", { class: "kvv-phase" });
     const text = el("span");
+    const said = el("p", { class: "kvv-sentence" }, [phase, " ", text]);
     return {
-      where, phase, text,
+      where, phase, text, said,
       root: el("div", { class: "kvv-side" }, [
         el("p", { class: "kvv-sidehead" }, [el("b", { text: labels[side] }), el("span", { class: "kvv-note", text: facts }), where]),
-        el("p", { class: "kvv-sentence" }, [phase, " ", text]),
+        said,
       ]),
     };
   }
@@ -261,6 +262,7 @@ export function createCompare(root, { options, traces }) {
       setText(where, placeWords(view) + (held ? ` · ${say("compare.held")}` : ""));
       setText(phase, phaseWords(view));
       setText(text, players[side].words(view));
+      sides[side].said.classList.toggle("kvv-bad", !!view.frame?.fault);
     });
     timeline.update(shell.view(), words);
     timeline.mark(firstStop(), pair.stops.length);

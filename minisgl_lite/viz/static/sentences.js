@@ -60,9 +60,17 @@ export function sentence(state, tokens, before = null) {
   if (!frame) return say("sentence.empty");
   const make = MAKERS[frame.phase];
   const parts = [];
-  if (frame.fault) parts.push(say("sentence.fault", { text: frame.fault.text }));
+  if (frame.fault) parts.push(say(EARLY.has(frame.fault.kind) ? "sentence.fault.early" : "sentence.fault", { text: faultText(frame.fault) }));
   parts.push(make ? make(frame, state, tokens, before) : say("sentence.unknown", { phase: frame.phase }));
   return parts.filter(Boolean).join(" ");
+}
+
+/** Kinds of faults that are found before a wrong number is read. */
+const EARLY = new Set(["double-free", "freed-while-cached", "freed-in-use", "evicted-in-use"]);
+
+/** A finding in words, without its step: that stands beside it. @param {{text: string}} fault */
+export function faultText({ text }) {
+  return text.replace(/^turn \d+: /, "");
 }
 
 const MAKERS = { receive, abort, admit, evict, allocate, prepare, forward, sample, release };

@@ -1,14 +1,17 @@
-// Why? What a frame decided, from the state before it: how long a hit is, who is evicted, who waits, who takes a page.
+// Why? What a frame decided, from the state before it: how long a hit is, who is evicted, who waits, who takes a page,
+// what a release gives where.
 // Each rule is worked out anew and held against what was recorded. Where the two differ, nothing is explained.
 
 import { depthOf } from "./replay.js";
 import { agreement, downTo, evictableTokens, hitOf, holdersOf, leastRecent, pagesTaken, pathTokens, stillNeeded, upTo } from "./rules.js";
-import { slotText } from "./sentences.js";
+import { faultText, slotText } from "./sentences.js";
 import { isolate } from "./tokens.js";
 import { count, number, say } from "./words.js";
 
 /** Nodes that stayed, of which a card says why. */
 const STAYED = 4;
+/** Requests released in one frame that get a card. */
+const RELEASES = 6;
 
 /**
  * @typedef {Object} Card
@@ -259,6 +262,29 @@ function takeCard(f) {
   return { question: taken ? count("why.take.q", taken) : say("why.room.q"), lines };
 }
 
+// ---- what the sanitizer found -----------------------------------------------------------------------
+
+/** @param {{kind: string, text: string}} fault @returns {Card} */
+function faultCard(fault) {
+  const about = say(`why.fault.${fault.kind}`);
+  const known = !about.startsWith("["); // a trace from outside may name another kind
+  return { question: say("why.fault.q"), lines: [`${faultText(fault)}.`, ...(known ? [about] : []), say("why.fault.first")] };
+}
+
+// ---- what a release does with whose slots -----------------------------------------------------------
+
+/** @param {any} release an entry of the frame's `release` @param {Facts} f @returns {Card|null} */
+function releaseCard({ uid, finished, ranges }, { meta }) {
+  const P = meta.page_size;
+  const lines = ranges.filter(([, from, to]) => to > from).map(([kind, from, to]) => {
+    const naive = meta.cache_type === "naive";
+    if (kind === "tail" && !naive && to - from >= P) return ""; // more than the rule would free
+    const key = kind === "tail" && naive ? "naive" : kind;
+    return say(`why.release.${key}`, { uid, from: number(from), to: number(to), P });
+  }).filter(Boolean);
+  return lines.length ? { question: say(finished ? "why.release.q.end" : "why.release.q.live", { uid }), lines } : null;
+}
+
 // ---- what becomes of a slot -------------------------------------------------------------------------
 
 /**
@@ -310,7 +336,7 @@ export function slotCard(view, slot) {
 
 /** Whether there may be something to explain in a frame. @param {any} frame */
 export function asksWhy(frame) {
-  return !!frame && !!(frame.admit?.length || frame.refuse || frame.phase === "evict" || (frame.phase === "allocate" && frame.alloc?.length));
+  return !!frame && !!(frame.fault || frame.admit?.length || frame.refuse || frame.phase === "evict" || (frame.phase === "allocate" && frame.alloc?.length) || (frame.phase === "release" && frame.release?.length));
 }
 
 /**
@@ -325,6 +351,7 @@ export function whyCards(f) {
     evict: () => [evictCard(f)],
     allocate: () => [takeCard(f)],
     prepare: () => [takeCard(f)],
+    release: () => (f.frame.release ?? []).slice(0, RELEASES).map((one) => releaseCard(one, f)),
   }[f.frame.phase];
-  return make ? make().filter((card) => card !== null) : [];
+  return [f.frame.fault ? faultCard(f.frame.fault) : null, ...(make ? make() : [])].filter((card) => card !== null);
 }
