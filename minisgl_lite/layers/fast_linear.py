@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from ..kernel.blocks import Blocks, blocks_kernel_is_there, blocks_linear
 from .base import BaseOP
 from .embedding import ParallelLMHead
-from .linear import _LinearTPImpl
+from .linear import LinearQKVMerged, _LinearTPImpl
 
 Product = Callable[[torch.Tensor], torch.Tensor]
 """(T, in) -> (T, out), the bias added."""
@@ -30,8 +30,8 @@ def make_fast(model: BaseOP, blocks: Mapping[str, Blocks], dtype: torch.dtype) -
     """Give each linear layer of ``model``, on a CPU and of one rank, its fastest product.
 
     ``blocks``: the weights that the file holds in blocks, by the names of the model's state dict.
-    ``dtype``: of the weights that are multiplied with many rows; what goes from layer to layer
-    keeps the dtype that the model was loaded in.
+    ``dtype``: of the weights that are multiplied with many rows; the residual, which goes from layer
+    to layer, keeps the dtype that the model was loaded in.
 
     NOTE: a weight in another dtype or order replaces the plain one, which would double the memory;
     the layer keeps its shape alone.
@@ -42,7 +42,9 @@ def make_fast(model: BaseOP, blocks: Mapping[str, Blocks], dtype: torch.dtype) -
         weight, bias = owner.weight, layer.bias
         # NOTE: logits of 20 in bf16 are 0.125 apart, so the head keeps the dtype it was loaded in.
         kept = weight.dtype if isinstance(layer, ParallelLMHead) else dtype
-        product = in_bf16(weight, bias) if kept == torch.bfloat16 else plain(weight, bias)
+        product = plain(weight, bias)
+        if kept == torch.bfloat16:
+            product = in_bf16(weight, bias, wide=isinstance(layer, LinearQKVMerged))
         if kept != weight.dtype:
             layer.weight = torch.empty_like(weight, device="meta")
         if use_blocks and name in blocks and kept in MOST_ROWS:
@@ -55,13 +57,18 @@ def plain(weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
     return lambda x: F.linear(x, weight, bias)
 
 
-def in_bf16(weight: torch.Tensor, bias: torch.Tensor | None) -> Product:
-    """Weights and factors in bf16, in oneDNN's own order where torch offers it; sums in fp32."""
+def in_bf16(weight: torch.Tensor, bias: torch.Tensor | None, *, wide: bool = False) -> Product:
+    """Weights, factors and result in bf16, in oneDNN's own order where torch offers it.
+
+    ``wide``: the result is made fp32 again, for what does not take bf16 well: rotation. Gating
+    does, and what is added to the residual is widened by the addition.
+    """
     narrow = weight.bfloat16()
     multiply = prepacked(narrow) or (lambda x: F.linear(x, narrow))
 
     def product(x: torch.Tensor) -> torch.Tensor:
-        y = multiply(x.bfloat16()).to(x.dtype)
+        y = multiply(x.bfloat16())
+        y = y.float() if wide else y
         return y if bias is None else y + bias
 
     return product
