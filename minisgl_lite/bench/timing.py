@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import importlib.metadata
 import os
 import platform
 import statistics
@@ -14,6 +15,7 @@ import torch
 
 import minisgl_lite
 
+from ..kernel.blocks import blocks_kernel_is_there
 from ..utils import require
 
 Contestants = Mapping[str, Callable[[], float]]
@@ -66,10 +68,19 @@ def machine() -> dict[str, Any]:
         "processor": _processor(),
         "python": platform.python_version(),
         "torch": torch.__version__,
+        "transformers": _version("transformers"),
         "minisgl_lite": minisgl_lite.__version__,
+        "c_kernels": blocks_kernel_is_there(),
         "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", ""),
         "GOMP_SPINCOUNT": os.environ.get("GOMP_SPINCOUNT", ""),
     }
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def _processor() -> str:

@@ -56,8 +56,7 @@ def run(args: argparse.Namespace) -> int:
         found = measure(name, args.model, args.rounds, args.batch, args.context, args.minisgl)
         everything += found
         print(f"\n{table(found, BASE[name])}", flush=True)
-    if args.json is not None:
-        content = {"machine": here, "measured": [one.as_dict() for one in everything]}
-        args.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        print(f"\nwritten: {args.json}")
+        if args.json is not None:  # after each workload: an interrupted run leaves what it has
+            content = {"machine": here, "measured": [one.as_dict() for one in everything]}
+            args.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return 0
