@@ -40,8 +40,11 @@ def load_library(source: str) -> ctypes.CDLL | None:
     return None
 
 
-def _cache_folder() -> Path:
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+def _cache_folder() -> Path | None:
+    try:
+        root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:  # a user without a home
+        return None
     return Path(root) / "minisgl-lite"
 
 
