@@ -240,6 +240,7 @@ SPOILT: dict[str, tuple[str, float | None]] = {
     "patches-asserts": ("partial", None),
     "hooks-the-kernel": ("timeout", None),
     "sends-pickles": ("partial", None),
+    "speaks-for-the-kernel": ("partial", None),
     "never-stops-asking": ("partial", None),
 }
 """Those that break their own judging: nothing is earned, and some of it isn't known."""

@@ -1,6 +1,6 @@
 """A class is graded: every student has a row, honest work its points, tricks none.
 
-The gate grades three short notebooks with one worker, two and four; ``-m grading`` grades all.
+The gate grades three short notebooks with two workers and with four; ``-m grading`` grades all.
 """
 
 from __future__ import annotations
@@ -75,11 +75,10 @@ def test_a_small_class_gets_its_rows_the_same_with_any_number_of_workers(tmp_pat
     after = {p: p.stat().st_mtime_ns for p in (out / "results").iterdir()}
     unchanged = [path for path in before if before[path] == after[path]]
     assert len(unchanged) == sum(case.status == "graded" for case in cases.values())
-    for workers in ("1", "4"):
-        again = tmp_path / f"with-{workers}"
-        command = [str(tmp_path / "in"), "--assignment", NAME, "--out", str(again), *options]
-        main(["grade", *command, "--workers", workers])
-        assert_same(again, out)
+    again = tmp_path / "again"
+    command = [str(tmp_path / "in"), "--assignment", NAME, "--out", str(again), *options]
+    main(["grade", *command, "--workers", "4"])
+    assert_same(again, out)
 
 
 REPORTS = ("gradebook.csv", "summary.html", "feedback")

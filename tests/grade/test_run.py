@@ -17,6 +17,7 @@ import pytest
 
 from minisgl_lite.grade import run as run_module
 from minisgl_lite.grade import sandbox
+from minisgl_lite.grade.gradebook import gradebook_csv
 from minisgl_lite.grade.intake import Submission
 from minisgl_lite.grade.job import Cell, Result
 from minisgl_lite.grade.run import Row, Settings, Store, changes, grade_class, pack_course, run_job
@@ -60,7 +61,7 @@ def submissions(*names: str) -> list[Submission]:
 
 def grade(folder: Path, course: Path, who: list[Submission], **options: Any) -> list[Row]:
     store = Store(folder / "results")
-    settings = Settings(workers=1, per_student=True, **options.pop("settings", {}))
+    settings = Settings(per_student=True, **{"workers": 1, **options.pop("settings", {})})
     present = Version(course, {FILE: handed_out()}, {FILE: DIGEST})
     return grade_class(who, present, store, settings, **options)
 
@@ -75,6 +76,28 @@ def test_resume_keeps_what_is_done_and_unchanged(
     assert [row.student for row in rows] == ["a", "b", "c"]
     grade(tmp_path, course, submissions("a"), resume=True, settings={"secret": b"0123456789abcdef"})
     assert fake_job[-1] == "a", "another secret is another input"
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_rows_are_the_same_whatever_the_workers_and_the_order(
+    tmp_path: Path, course: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    """Jobs of a class of six that end in another order than they began."""
+    ended: list[str] = []
+
+    def job(packed: bytes, request: bytes, seconds: float) -> str:
+        student = json.loads(request)["student"]
+        time.sleep(0.05 * (ord("g") - ord(student)) if workers > 1 else 0)
+        ended.append(student)
+        return graded(float(ord(student)), f"wrong: {student}").to_json()
+
+    monkeypatch.setattr(run_module, "run_job", job)
+    rows = grade(tmp_path, course, submissions(*"abcdef"), settings={"workers": workers})
+    assert "".join(sorted(ended)) == "abcdef" and (workers == 1) == (ended == sorted(ended))
+    lines = gradebook_csv(rows).splitlines()[1:]
+    assert [line.split(",")[0] for line in lines] == [f'"{name}"' for name in "abcdef"]
+    marks = [f'"{ord(name)}"' for name in "abcdef"]
+    assert [line.split(",")[2] for line in lines] == marks
 
 
 def test_a_disk_that_is_full_loses_nothing(

@@ -145,6 +145,7 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.grading
 def test_an_older_version_is_read_from_its_folder(older: Path, tmp_path: Path) -> None:
     version = older_version(older, [NAME, "not-there-then"], tmp_path / "course")
     assert version.name == "0.0.9" and list(version.digests) == [FILE]
