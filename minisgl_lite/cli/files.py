@@ -23,4 +23,5 @@ def check_place(option: str, path: Path) -> None:
             path.unlink()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
-        raise ValueError(f"{option} {str(path)!r:.200}: {why}.") from error
+        where = str(path).replace("\0", "\\0")
+        raise ValueError(f"{option} {where:.200}: {why}.") from error

@@ -149,7 +149,7 @@ def test_a_backend_that_says_what_it_reads_is_reported_once(watched: Make) -> No
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize(
     "config",
-    [{}, {"overlap": True}, {"max_extend_tokens": 3}, {"cuda_graph_bs": [4]}, {"page_size": 48}],
+    [{}, {"overlap": True, "max_extend_tokens": 3, "cuda_graph_bs": [4]}, {"page_size": 48}],
     ids=str,
 )
 def test_a_right_order_is_no_fault(
