@@ -55,7 +55,7 @@ def call(command: Sequence[str | Path], **environ: str) -> int:
 def book_files() -> Iterator[Path]:
     """Every file that can change the built book."""
     yield from (ROOT / "_config.yml", ROOT / "_toc.yml")
-    folders = ["book", "minisgl_lite", *(["solutions"] if FOR_TEACHERS else [])]
+    folders = ["book", "exercises", "minisgl_lite", *(["solutions"] if FOR_TEACHERS else [])]
     for folder in (ROOT / name for name in folders):
         for path in sorted(folder.rglob("*")):
             made = {"_build", "__pycache__", ".ipynb_checkpoints"} & set(path.parts)

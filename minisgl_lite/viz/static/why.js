@@ -11,7 +11,7 @@ import { count, number, say } from "./words.js";
 /** Nodes that stayed, of which a card says why. */
 const STAYED = 4;
 /** Requests released in one frame that get a card. */
-const RELEASES = 6;
+const RELEASED = 6;
 
 /**
  * @typedef {Object} Card
@@ -351,7 +351,7 @@ export function whyCards(f) {
     evict: () => [evictCard(f)],
     allocate: () => [takeCard(f)],
     prepare: () => [takeCard(f)],
-    release: () => (f.frame.release ?? []).slice(0, RELEASES).map((one) => releaseCard(one, f)),
+    release: () => (f.frame.release ?? []).slice(0, RELEASED).map((one) => releaseCard(one, f)),
   }[f.frame.phase];
   return [f.frame.fault ? faultCard(f.frame.fault) : null, ...(make ? make() : [])].filter((card) => card !== null);
 }
