@@ -30,8 +30,8 @@ def make_fast(model: BaseOP, blocks: Mapping[str, Blocks], dtype: torch.dtype) -
     """Give each linear layer of ``model``, on a CPU and of one rank, its fastest product.
 
     ``blocks``: the weights that the file holds in blocks, by the names of the model's state dict.
-    ``dtype``: of the weights that are multiplied with many rows; the residual, which goes from layer
-    to layer, keeps the dtype that the model was loaded in.
+    ``dtype``: of the weights that are multiplied with many rows; the residual, which goes from
+    layer to layer, keeps the dtype that the model was loaded in.
 
     NOTE: a weight in another dtype or order replaces the plain one, which would double the memory;
     the layer keeps its shape alone.
