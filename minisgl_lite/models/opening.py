@@ -51,7 +51,7 @@ def _open_hub(name: str, allow_download: bool) -> ModelSource:
             f"unknown model {name!r}; allowed: {_ALLOWED}. As a name on the Hugging Face hub it"
             " needs allow_download=True (--allow-download)."
         )
-    hub = require("huggingface_hub", extra="notebook")
+    hub = require("huggingface_hub", extra="book")
     try:
         folder = hub.snapshot_download(name, allow_patterns=_HUB_FILES)
     except (OSError, ValueError, hub.errors.HfHubHTTPError) as error:
