@@ -38,6 +38,10 @@ except RuntimeError:
 WITH_BROWSER = "browser or lab"
 LEFT_OUT = "exhaustive or fuzz or grading"
 MOST_WORKERS = 4  # of pytest at once; each holds a model
+WORKLOADS = (
+    *("decode", "prefill", "stream", "host", "load"),
+    *("memory", "parts", "quality", "context"),
+)
 CELL_TIMEOUT = 300  # seconds; a cell should need 60 at most, on a machine that is not busy
 
 
@@ -193,13 +197,18 @@ def run_javascript(stage: Stage) -> int:
     return watched([node, "--test", *files], stage.counts)
 
 
-def run_pytest(stage: Stage, *arguments: str | Path) -> int:
-    """pytest, a worker for each core; that it found nothing to run is fine.
+def spread_pytest(*arguments: str | Path) -> list[str | Path]:
+    """pytest's command line, with a worker for each core.
 
     A file stays in one worker: its tests share what is slow to make, a notebook's cells a kernel.
     """
     spread = ["-n", str(min(os.cpu_count() or 1, MOST_WORKERS)), "--dist=loadfile"]
-    command = [PYTHON, "-m", "pytest", "-q", "--durations=10", *spread, *arguments]
+    return [PYTHON, "-m", "pytest", "-q", *spread, *arguments]
+
+
+def run_pytest(stage: Stage, *arguments: str | Path) -> int:
+    """pytest over the cores; that it found nothing to run is fine."""
+    command = spread_pytest("--durations=10", *arguments)
     status = watched(command, stage.counts, OMP_NUM_THREADS="1")
     return 0 if status == 5 else status
 
@@ -303,6 +312,29 @@ def check(names: Sequence[str]) -> int:
     return call([PYTHON, ROOT / ".ci" / "check.py", *names])
 
 
+def check_book(_: Sequence[str]) -> int:
+    """The pages three times in a row, with Python's warnings on: what they say must not change."""
+    with environment.alone():
+        environment.ensure()
+    pages = sorted((ROOT / "book").glob("*.ipynb"))
+    options = ["--nbval-lax", f"--nbval-cell-timeout={CELL_TIMEOUT}", "--nbval-current-env"]
+    for number in range(1, 4):
+        print(f"Run {number} of 3", flush=True)
+        if status := call(spread_pytest(*options, *pages), PYTHONWARNINGS="default"):
+            return status
+    return 0
+
+
+def bench(arguments: Sequence[str]) -> int:
+    """Every workload; beside mini-sglang's managers, too, where MINISGL_PATH names its folder."""
+    with environment.alone():
+        environment.ensure()
+    clone = os.environ.get("MINISGL_PATH")
+    beside = ["--minisgl", clone] if clone else []
+    command = [PYTHON, "-m", "minisgl_lite", "bench", *WORKLOADS, "--rounds", "3", *beside]
+    return call([*command, *arguments])
+
+
 def exhaustive(arguments: Sequence[str]) -> int:
     with environment.alone():
         environment.ensure()
@@ -351,9 +383,11 @@ def clean(_: Sequence[str]) -> int:
 
 
 TARGETS: dict[str, Callable[[Sequence[str]], int]] = {
+    "bench": bench,
     "bench-view": bench_view,
     "book": book,
     "check": check,
+    "check-book": check_book,
     "clean": clean,
     "exhaustive": exhaustive,
     "test-grading": test_grading,
