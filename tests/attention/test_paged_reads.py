@@ -68,7 +68,9 @@ def test_pages_permuted_without_the_table_change_the_logits() -> None:
 
         run(llm, between=swap)
     assert_close(got[:EDIT_AFTER], want[:EDIT_AFTER], atol=0)
-    assert (got[EDIT_AFTER] - want[EDIT_AFTER]).abs().max() > 1e-3
+    # What was never written may be read now, and may be no number.
+    difference = (got[EDIT_AFTER] - want[EDIT_AFTER]).nan_to_num(nan=torch.inf)
+    assert difference.abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["key", "value"])

@@ -75,15 +75,6 @@ CASES = [
 ]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def all_threads() -> Iterator[None]:
-    """These are long: use what there is."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def prompts(tokenizer: Tokenizer) -> list[list[int]]:
     return [tokenizer.encode(text) for text in TEXTS.values()]

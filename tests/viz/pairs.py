@@ -12,6 +12,7 @@ from typing import Any
 
 from minisgl_lite.toy import Toy
 from minisgl_lite.trace import Recorder, State, Trace
+from minisgl_lite.trace.compare import first_difference
 
 FIXTURE = Path(__file__).parent.parent / "js" / "pairs.json"
 
@@ -79,7 +80,7 @@ def fixture() -> str:
     """The fixture's text."""
     content = {}
     for name, (one, two) in pairs().items():
-        difference = one.compare(two)
+        difference = first_difference(one.frames, two.frames)
         at = [(i, i) for i in range(0, min(len(one), len(two)), 3)]
         content[name] = {
             "traces": [bare(one), bare(two)],
