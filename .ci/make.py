@@ -235,7 +235,8 @@ def run_book(_: Stage) -> int:
 
 def run_browser_tests(stage: Stage) -> int:
     marks = f"({WITH_BROWSER}) and not ({LEFT_OUT})"
-    return run_pytest(stage, "-m", marks, "tests")
+    # Pages are many in one file, and a browser of its own costs a worker little.
+    return run_pytest(stage, "--dist=worksteal", "-m", marks, "tests")
 
 
 STAGES: dict[str, Callable[[Stage], int]] = {
