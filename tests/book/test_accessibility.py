@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.axe import findings, told
-from tests.book.browser import patience, watched_page
-from tests.book.test_pages import PAGES
+from tests.book.browser import watched_page
+from tests.book.test_pages import PAGES, patience
 
 pytestmark = pytest.mark.browser
 

@@ -99,6 +99,14 @@ def test_internal_links_lead_somewhere(addresses: dict[Path, Addresses]) -> None
     assert not dead
 
 
+def test_tables_are_tables(built_book: Path) -> None:
+    """Not the Markdown that they are written in, which a cell's output may stay."""
+    raw = re.compile(r"\|\s*:?[-–—]+:?\s*\|")
+    code = re.compile(r"<(pre|code|script)\b.*?</\1>", re.DOTALL)
+    pages = {page: (built_book / f"{page}.html").read_text(encoding="utf-8") for page in PAGES}
+    assert not [page for page, text in pages.items() if raw.search(code.sub("", text))]
+
+
 @pytest.mark.parametrize("page_name", [*PAGES, "index", "search", "genindex"])
 def test_page_opens_offline_without_a_fault(
     built_book: Path, chromium: Any, page_name: str

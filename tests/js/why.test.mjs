@@ -157,9 +157,9 @@ test("a fault has a card for each kind that the sanitizer names", () => {
   const kinds = source.match(/Kinds: ([^.]*)\./)[1].match(/[a-z-]+(?=")/g);
   assert.ok(kinds.length > 10);
   for (const kind of kinds) {
-    const [{ question, lines }] = whyCards({ frame: { phase: "forward", fault: { kind, text: "turn 3: r2 reads slot 12" } }, meta: {} });
+    const [{ question, lines }] = whyCards({ frame: { phase: "forward", fault: { kind, text: "turn 3, layer 0: r2 reads slot 12" } }, meta: {} });
     assert.equal(question, "What is wrong here?");
-    assert.equal(lines[0], "r2 reads slot 12.");
+    assert.equal(lines[0], "layer 0: r2 reads slot 12.");
     assert.doesNotMatch(lines[1], /^\[/, kind);
   }
 });
