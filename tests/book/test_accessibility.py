@@ -43,4 +43,4 @@ def test_axe_finds_nothing_in_a_view_and_nothing_serious_in_the_text(
 
 def test_most_pages_show_a_view(built_book: Path) -> None:
     texts = [(built_book / f"{page}.html").read_text(encoding="utf-8") for page in PAGES]
-    assert sum("static-widget" in text for text in texts) > 15
+    assert sum("application/vnd.jupyter.widget-view+json" in text for text in texts) > 15
