@@ -89,13 +89,14 @@ INLINE void attend(int bf16, long dim, const float *q, const char *k, const char
 
 /* q, out: (bs, heads, dim) fp32, q scaled. k, v: (pages, P, kv_heads, dim), fp32 or bf16.
  * page_table: (bs, width) page ids; lengths: (bs,). dim is a multiple of 16.
- * Returns 0; or 1 + the number of the first request with a page outside [0, num_pages), and then
- * nothing was read or written; or -1 when there is no memory for the scores. */
+ * Returns 0; or 1 + the number of the first request with a page outside [0, num_pages) or a length
+ * outside [1, width * P], and then nothing was read or written; or -1 when there is no memory for the scores. */
 long decode_attention(int bf16, const float *q, const char *k, const char *v, const int32_t *page_table,
                       const int32_t *lengths, float *out, long bs, long heads, long kv_heads, long dim,
                       long num_pages, long page_size, long width, int threads) {
     long group = heads / kv_heads, size = bf16 ? 2 : 4, failed = 0, longest = 0;
     for (long b = 0; b < bs; b++) {
+        if (lengths[b] < 1 || lengths[b] > width * page_size) return b + 1;
         for (long p = 0; p < (lengths[b] + page_size - 1) / page_size; p++) {
             int32_t page = page_table[b * width + p];
             if (page < 0 || page >= num_pages) return b + 1;

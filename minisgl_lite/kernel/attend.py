@@ -58,15 +58,22 @@ def decode_attention_cpu(
     Returns:
         (bs, H_q, D), a new tensor.
     Raises:
-        ValueError: a page outside the pool, or caches that are not contiguous; nothing is read.
+        ValueError: a page outside the pool, a length that its row has no pages for, another dtype,
+            or a tensor that is not contiguous; nothing is read.
         MemoryError: no room for the scores.
     """
     num_pages, page_size, kv_heads, dim = k_cache.shape
-    if not (k_cache.is_contiguous() and v_cache.is_contiguous() and page_table.is_contiguous()):
-        raise ValueError("caches and page table must be contiguous.")
-    scaled = q.float() * scale  # (bs, H_q, D), contiguous
-    out = torch.empty_like(scaled, memory_format=torch.contiguous_format)
-    scaled = scaled.contiguous()
+    parts = (k_cache, v_cache, page_table, cache_seqlens)
+    if not all(part.is_contiguous() for part in parts):
+        raise ValueError("caches, page table and lengths must be contiguous.")
+    dtypes = tuple(part.dtype for part in parts)
+    if dtypes not in [(dtype, dtype, torch.int32, torch.int32) for dtype in DTYPES]:
+        raise ValueError(
+            f"dtypes of caches, page table and lengths are {dtypes}; allowed are float32 or"
+            " bfloat16 caches, and int32."
+        )
+    scaled = (q.float() * scale).contiguous()  # (bs, H_q, D)
+    out = torch.empty_like(scaled)
     bs, heads = q.shape[:2]
     bad: int = _compiled()(
         k_cache.dtype == torch.bfloat16,
@@ -86,7 +93,10 @@ def decode_attention_cpu(
         torch.get_num_threads(),
     )
     if bad > 0:
-        raise ValueError(f"request {bad - 1}: a page is outside the pool's [0, {num_pages}).")
+        raise ValueError(
+            f"request {bad - 1}: a page is outside the pool's [0, {num_pages}), or its length"
+            f" {int(cache_seqlens[bad - 1])} outside [1, {page_table.shape[1] * page_size}]."
+        )
     if bad < 0:
         raise MemoryError("no memory for the scores of a decode step.")
     return out.to(q.dtype)

@@ -64,7 +64,7 @@ def blocks_linear(x: torch.Tensor, blocks: Blocks) -> torch.Tensor:
     if kernel is None:
         return blocks_linear_torch(x, blocks)
     rows, out = x.shape[0], blocks.raw.shape[0]
-    given = x.to(torch.float32, memory_format=torch.contiguous_format).contiguous()
+    given = x.float().contiguous()
     y = torch.empty((rows, out), dtype=torch.float32)
     kernel(
         BLOCK_TYPES[blocks.type],

@@ -61,6 +61,24 @@ def test_a_page_outside_the_pool_is_named_and_nothing_read(page: int) -> None:
 
 
 @needs_compiler
+@pytest.mark.parametrize("length", [-1, 0, 21])
+def test_a_length_beyond_the_row_is_named_and_nothing_read(length: int) -> None:
+    q, k, v, table, lengths = caches(3)
+    lengths[1] = length
+    with pytest.raises(ValueError, match=rf"request 1: .* length {length} outside \[1, 20\]"):
+        decode_attention_cpu(q, k, v, table, lengths, scale=0.1)
+
+
+@needs_compiler
+@pytest.mark.parametrize("which", [1, 2, 3, 4])
+def test_other_dtypes_are_refused(which: int) -> None:
+    given = list(caches(2))
+    given[which] = given[which].to(torch.int64 if which > 2 else torch.float16)
+    with pytest.raises(ValueError, match="allowed are float32 or bfloat16"):
+        decode_attention_cpu(*given, scale=0.1)
+
+
+@needs_compiler
 def test_caches_must_be_contiguous() -> None:
     q, k, v, table, lengths = caches(2)
     with pytest.raises(ValueError, match="contiguous"):
