@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..hooks import HookError
+
+EARLY = frozenset({"double-free", "freed-while-cached", "freed-in-use", "evicted-in-use"})
+"""Kinds that are found before a wrong number is read; it may never be."""
+
+
+def fault_text(fault: Mapping[str, Any]) -> str:
+    """A trace's finding in words, without its turn: that stands beside it."""
+    return re.sub(r"^turn \d+[:,] ", "", fault["text"])
 
 
 class Fault(NamedTuple):

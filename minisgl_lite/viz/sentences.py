@@ -13,6 +13,7 @@ from typing import Any
 
 from ..text import say
 from ..trace import ReqState, State, Trace
+from ..trace.faults import EARLY, fault_text
 from ..trace.runs import from_runs, to_runs
 
 NAMED = 2  # requests named in one sentence; of more, their number is said
@@ -28,7 +29,8 @@ def sentence(trace: Trace, index: int, state: State | None = None) -> str:
     told = _Told(trace, index, frame, state)
     parts = [_MAKERS[frame["phase"]](told)]
     if fault := frame.get("fault"):
-        parts.insert(0, say("sentence.fault", text=fault["text"]))
+        key = "sentence.fault.early" if fault.get("kind") in EARLY else "sentence.fault"
+        parts.insert(0, say(key, text=fault_text(fault)))
     return _join(parts)
 
 

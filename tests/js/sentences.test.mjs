@@ -79,6 +79,12 @@ test("a fault is said first", () => {
   assert.ok(sentence({ ...state, frame }, tokenTexts({})).startsWith("FAULT: slot 3 holds another prefix."));
 });
 
+test("a fault says whether a number is wrong yet, and leaves out its step", () => {
+  const told = sentences("faulty").filter((s) => s.includes("FAULT"));
+  assert.match(told[0], /: FAULT, though no number is wrong yet: (?!turn)/);
+  assert.match(told.at(-1), /: FAULT: (?!turn).*reads slot 12/);
+});
+
 test("no sentence has an unfilled place or a missing key", () => {
   for (const text of [...busy, ...overlapped]) assert.doesNotMatch(text, /\{\w+\}|\[\w+(\.\w+)+\]|undefined|NaN/);
 });

@@ -160,7 +160,7 @@ test("a fault has a card for each kind that the sanitizer names", () => {
     const [{ question, lines }] = whyCards({ frame: { phase: "forward", fault: { kind, text: "turn 3, layer 0: r2 reads slot 12" } }, meta: {} });
     assert.equal(question, "What is wrong here?");
     assert.equal(lines[0], "layer 0: r2 reads slot 12.");
-    assert.doesNotMatch(lines[1], /^\[/, kind);
+    assert.equal(lines.length, 3, `${kind} has no words of its own`);
   }
 });
 

@@ -1,6 +1,6 @@
 """Small real runs for the view's tests, and what Python's replay says of each of their frames.
 
-``python -m tests.viz.runs`` writes ``tests/js/run.json``, which holds one of them for node's tests.
+``python -m tests.viz.runs`` writes ``tests/js/run.json``, which holds three of them for node.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from minisgl_lite.teaching.record import record_script
 from minisgl_lite.toy import Toy
 from minisgl_lite.trace import Recorder, Trace
 from minisgl_lite.viz.sentences import sentence
@@ -68,6 +69,11 @@ def crowded_run() -> Trace:
     return recorder.trace()
 
 
+def faulty_run() -> Trace:
+    """A page is freed in use and taken by another request: first a warning, then wrong reads."""
+    return record_script("stale-rows", behaviours=["stale-rows"], check=True).trace
+
+
 def states(trace: Trace) -> list[dict[str, Any]]:
     """For each frame: slots as letters, those written and read now, free pages, the balance."""
     replay = trace.replay()
@@ -91,7 +97,8 @@ def states(trace: Trace) -> list[dict[str, Any]]:
 def fixture() -> str:
     """The fixture's text."""
     runs = {}
-    for name, trace in (("busy", busy_run()), ("overlapped", overlapped_run())):
+    made = {"busy": busy_run(), "overlapped": overlapped_run(), "faulty": faulty_run()}
+    for name, trace in made.items():
         names = [
             "start",
             "end",
