@@ -16,7 +16,7 @@ test: ## Everything: lint, types, tests, notebooks, the book built anew, the bui
 lab: ## Open the book's notebooks in JupyterLab
 	$(RUN) lab
 
-lint: ## Ruff and mypy alone
+lint: ## Ruff, mypy and the spelling alone
 	$(RUN) lint
 
 check: ## Run the notebooks of exercises: what is done, wrong, to do (NAME=one-step: that one alone)

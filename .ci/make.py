@@ -179,9 +179,10 @@ def watched(command: Sequence[str | Path], counts: dict[str, int], **environ_too
 
 
 def run_lint(stage: Stage) -> int:
-    """Ruff's linter and formatter, mypy: all three, whatever the first says."""
+    """Ruff's linter and formatter, mypy, spelling: all of them, whatever the first says."""
     module = [PYTHON, "-m"]
-    commands = (["ruff", "check"], ["ruff", "format", "--check"], ["mypy"])
+    spelling = ["codespell_lib", "--toml", "pyproject.toml", "."]
+    commands = (["ruff", "check"], ["ruff", "format", "--check"], ["mypy"], spelling)
     return max(watched([*module, *command], stage.counts) for command in commands)
 
 
