@@ -414,8 +414,45 @@ def test_a_run_with_the_learners_code_is_shown_as_far_as_it_went(
     monkeypatch.setenv(notebook.JUDGE, "/nowhere")
     assert show_run("page-slots") is None
     monkeypatch.delenv(notebook.JUDGE)
-    with pytest.raises(ValueError, match="'kv-budget' has no run to show"):
-        show_run("kv-budget")
+    with pytest.raises(ValueError, match="'order-of-lookup' has no run to show"):
+        show_run("order-of-lookup")
+
+
+def one_after_another(starts: list[int], page_size: int, count: int) -> torch.Tensor:
+    """Column by column: slots of one request land on another's pages."""
+    slots = [start + place for place in range(page_size) for start in starts]
+    return torch.tensor(slots[:count], dtype=torch.int32)
+
+
+def test_what_the_sanitizer_finds_in_it_is_marked_and_shown_first(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "page_slots", one_after_another)
+    view = show_run("page-slots", panels=["pool"], start="allocate:r1")
+    assert "the KV sanitizer stops step 1" in capsys.readouterr().out
+    trace = Trace.from_widget(view.trace)
+    fault = next(i for i, frame in enumerate(trace.frames) if "fault" in frame)
+    assert json.loads(view.options)["start"] == fault < len(trace) - 1
+    assert trace.frames[fault]["fault"]["slot"] is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "words", "frames"),
+    [
+        ("kv-budget", lambda *args: 8, "8 pages has a pool of 1152 of 1100 bytes", 20),
+        ("kv-budget", lambda *args: 6, "6 pages has a pool of 896 of 1100 bytes", 20),
+        ("kv-budget", lambda *args: 10**6, "there is no such pool", 0),
+        ("paged-attention", lambda q, *args: q * 0, "in the engine, step 1, layer 0, request 0", 5),
+    ],
+)
+def test_a_wrong_answer_is_seen_at_work(
+    name: str, answer: Any, words: str, frames: int, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), EXERCISES[name].answer, answer)
+    view = show_run(name, panels=["pool"])
+    assert words in capsys.readouterr().out
+    shown = 0 if view is None else len(Trace.from_widget(view.trace))
+    assert (shown > frames) if frames else view is None
 
 
 def test_an_unknown_exercise_is_named_with_the_known_ones() -> None:

@@ -165,19 +165,21 @@ def play(
     *,
     put_in: Callable[[Toy], None] | None = None,
     requests: Sequence[tuple[int, str, str]] = HITS,
+    num_pages: int = 7,
 ) -> tuple[Trace, str | None]:
     """A short run with a part of the learner's in it, and what stopped it, if anything did.
 
-    It has seven pages of four tokens.
+    A page has four tokens.
 
     Raises:
         NotDone, Gone: as they come.
     """
-    toy = Toy(page_size=4, num_pages=7, managers=managers)
+    toy = Toy(page_size=4, num_pages=num_pages, managers=managers)
     if put_in is not None:
         put_in(toy)
     text = None
-    with Recorder(toy) as recorder, KVSanitizer(toy):
+    sanitizer = KVSanitizer(toy)
+    with Recorder(toy, sanitizer=sanitizer) as recorder, sanitizer:
         try:
             for turn in range(1, MAX_TURNS):
                 for arrival, prompt, says in requests:

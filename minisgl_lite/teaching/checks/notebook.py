@@ -153,8 +153,9 @@ def show_run(name: str, numbers: str = PUBLIC, **options: Any) -> Any:
     """The view of the run that the exercise ``name`` asks about; ``options`` as ``viz.show`` has.
 
     Where the exercise asks for code, it is a run with this notebook's code in the engine. One that
-    went wrong is shown up to its last step, below a line that says what happened; of a stub there
-    is nothing to show. Where a grader runs the notebook nothing is shown: None.
+    went wrong opens where the sanitizer found the fault, or at its end, below a line that says what
+    happened; of a stub there is nothing to show. Where a grader runs the notebook nothing is shown:
+    None.
 
     Raises:
         ValueError: there is no such exercise, or it has no run.
@@ -176,7 +177,8 @@ def show_run(name: str, numbers: str = PUBLIC, **options: Any) -> Any:
     if trace is None:
         return None
     if verdict.status != "done":
-        options["start"] = "end"
+        faulty = any("fault" in frame for frame in trace["frames"])
+        options["start"] = "fault" if faulty else "end"
     return show(Trace.from_dict(trace), **options)
 
 

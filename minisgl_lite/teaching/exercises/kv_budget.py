@@ -16,9 +16,11 @@ from ...engine.config import EngineConfig
 from ...llm import LLM
 from ...models.config import ModelConfig
 from ...models.tiny import TINY_CONFIG
+from ...trace import Trace
 from ..checks import expect
 from ..checks.exercise import Exercise, add
 from ..checks.learner import Learner, Wrong
+from ..checks.lockstep import play
 
 
 def _config(
@@ -159,9 +161,28 @@ def _in_an_engine(learner: Learner, rng: random.Random) -> None:
         buffer = llm.engine.kv_cache.k_cache(0)
         total = 2 * TINY_CONFIG.num_layers * buffer.nbytes
         if not total <= memory < total + total // (pages + 1):
-            raise Wrong(
-                f"an engine with your {pages} pages has a pool of {total} of {memory} bytes"
-            )
+            raise Wrong(_not_so_many(pages, total, memory))
+
+
+def _not_so_many(pages: int, total: int, memory: int) -> str:
+    return f"an engine with your {pages} pages has a pool of {total} of {memory} bytes"
+
+
+SCENE_BYTES = 1100
+"""What a toy's pool gets: eight pages of 128 bytes, and a rest."""
+
+
+def _scene(learner: Learner) -> tuple[Trace, str | None]:
+    """A toy with as many pages as the learner says: its pool has two layers, one head, float64."""
+    config = _config(2, 1, 1, 1, num_key_value_heads=1)
+    pages = expect.whole(learner(config, [SCENE_BYTES], 4, "float64"), "kv_budget")
+    if not 1 <= pages <= 100:  # more can be neither drawn nor believed
+        raise Wrong(f"kv_budget says {pages} pages for {SCENE_BYTES} bytes: there is no such pool")
+    trace, text = play(num_pages=pages)
+    total = (pages + 1) * _page_bytes(config, 1, 4, "float64")
+    if pages != engine_pages(config, [SCENE_BYTES], 4, "float64"):
+        text = _not_so_many(pages, total, SCENE_BYTES)
+    return trace, text
 
 
 add(
@@ -192,5 +213,6 @@ add(
             " the dummy page; the scheduler never sees it. max(0, …) for the case that none fits.",
         ),
         check=_check,
+        scene=_scene,
     )
 )

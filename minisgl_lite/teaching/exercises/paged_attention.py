@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,6 +14,8 @@ from ...attention.torch_ref import TorchAttnBackend
 from ...core import Batch, use_ctx
 from ...kernel.paged import paged_attention as reference_attention
 from ...llm import LLM, SamplingParams
+from ...message import UserMsg
+from ...trace import KVSanitizer, Recorder, Trace
 from ...utils import div_ceil
 from ..checks import expect
 from ..checks.exercise import Exercise, add
@@ -134,19 +139,58 @@ class _Yours(TorchAttnBackend):
         return torch.cat(outputs)
 
 
-def _in_an_engine(learner: Learner) -> None:
-    """Two requests at once, then one with a hit; what no slot was written with is NaN."""
+PARAMS = SamplingParams(max_tokens=4, ignore_eos=True)
+PROMPTS: list[Any] = [list(b"Hello "), list(b"The"), list(b"Hello Th")]
+"""Two at once, then one with the beginning of the first."""
+
+
+@contextmanager
+def _small_model(learner: Learner, kind: type[_Yours] = _Yours) -> Iterator[LLM]:
+    """A model that reads with the learner's function; what no slot was written with is NaN."""
     with LLM("tiny", page_size=4, num_pages=12, device="cpu", attention_backend="torch") as llm:
         engine = llm.engine
         with use_ctx(engine.ctx):
-            backend = _Yours(engine.loaded.source.config)
+            backend = kind(engine.loaded.source.config)
         backend.learner = learner
         engine.ctx.attn_backend = engine.attn_backend = backend
         engine.kv_cache._kv_buffer.fill_(float("nan"))
-        params = SamplingParams(max_tokens=4, ignore_eos=True)
-        prompts: list[Any] = [[72, 101, 108, 108, 111, 32], [84, 104, 101]]
-        llm.generate(prompts, params)
-        llm.generate([prompts[0] + [84, 104]], params)
+        yield llm
+
+
+def _in_an_engine(learner: Learner) -> None:
+    with _small_model(learner) as llm:
+        llm.generate(PROMPTS[:2], PARAMS)
+        llm.generate(PROMPTS[2:], PARAMS)
+
+
+class _ToItsEnd(_Yours):
+    """Lets a step that reads wrongly come to its end: the engine takes back one that fails."""
+
+    wrong: Wrong | None = None
+
+    def forward(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, layer_id: int, batch: Batch
+    ) -> torch.Tensor:
+        if self.wrong is None:
+            try:
+                return super().forward(q, k, v, layer_id, batch)
+            except Wrong as wrong:
+                self.wrong = wrong
+        return TorchAttnBackend.forward(self, q, k, v, layer_id, batch)
+
+
+def _scene(learner: Learner) -> tuple[Trace, str | None]:
+    """The same requests, to be looked at: the run ends with the step that reads wrongly."""
+    with _small_model(learner, _ToItsEnd) as llm, Recorder(llm) as recorder, KVSanitizer(llm):
+        backend: Any = llm.engine.attn_backend
+        queue: Any = llm.io
+        coming = [PROMPTS[:2], PROMPTS[2:]]
+        uids = itertools.count()
+        while backend.wrong is None and (coming or llm.has_work):
+            for prompt in [] if llm.has_work else coming.pop(0):
+                queue.send(UserMsg(next(uids), torch.tensor(prompt, dtype=torch.int32), PARAMS))
+            llm.normal_loop()
+    return recorder.trace(), None if backend.wrong is None else str(backend.wrong)
 
 
 add(
@@ -167,6 +211,8 @@ add(
             "minisgl_lite.attention.torch_ref:TorchAttnBackend.forward",
             "minisgl_lite.attention.torch_ref:TorchAttnBackend._decode",
             "minisgl_lite.attention.torch_ref:TorchAttnBackend._extend",
+            "minisgl_lite.kernel.attend:decode_attention_cpu",
+            "minisgl_lite.attention.cpu:CpuAttnBackend.forward",
         ),
         hints=(
             "Gather first: the pages in the order of the list, places put one after the other, cut"
@@ -179,5 +225,6 @@ add(
             " device_len - n + i + 1 tokens: a mask of ones, `tril(device_len - n)`.",
         ),
         check=_check,
+        scene=_scene,
     )
 )

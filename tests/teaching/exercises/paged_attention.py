@@ -1,7 +1,14 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import torch
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
+
+from minisgl_lite.attention.cpu import CpuAttnBackend
+from minisgl_lite.attention.paged import PagedMetadata
+from minisgl_lite.kernel.attend import decode_attention_cpu
 
 
 def context(cache: torch.Tensor, pages: list[int], device_len: int) -> torch.Tensor:
@@ -150,6 +157,44 @@ def in_float64(
     return reference(q.double(), k.double(), v.double(), pages, device_len)
 
 
+def as_decode_steps(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, pages: list[int], device_len: int
+) -> dict[str, Any]:
+    """What the compiled kernel takes: a request for each new token, head_dim a multiple of 16."""
+    new, dim = q.shape[1:]
+    wide = [pad(part, (0, -dim % 16)) for part in (q.transpose(0, 1), k, v)]
+    lengths = torch.arange(device_len - new + 1, device_len + 1, dtype=torch.int32)
+    return {
+        "q": wide[0].contiguous(),
+        "k_cache": wide[1].transpose(1, 2).contiguous(),
+        "v_cache": wide[2].transpose(1, 2).contiguous(),
+        "page_table": torch.tensor([pages] * new, dtype=torch.int32),
+        "cache_seqlens": lengths,
+    }
+
+
+def calls_the_compiled_kernel(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, pages: list[int], device_len: int
+) -> torch.Tensor:
+    parts = as_decode_steps(q, k, v, pages, device_len)
+    out = decode_attention_cpu(**parts, scale=q.shape[2] ** -0.5)
+    return out[:, :, : q.shape[2]].transpose(0, 1)
+
+
+def calls_the_cpu_backend(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, pages: list[int], device_len: int
+) -> torch.Tensor:
+    parts = as_decode_steps(q, k, v, pages, device_len)
+    sums = torch.arange(q.shape[1] + 1, dtype=torch.int32)
+    lengths, table = parts["cache_seqlens"], parts["page_table"]
+    batch: Any = SimpleNamespace(attn_metadata=PagedMetadata(sums, sums, lengths, 0, 1, table))
+    pool = SimpleNamespace(k_cache=lambda _: parts["k_cache"], v_cache=lambda _: parts["v_cache"])
+    backend: Any = CpuAttnBackend.__new__(CpuAttnBackend)
+    vars(backend).update(kvcache=pool, store=lambda *_: None, scale=q.shape[2] ** -0.5)
+    out = backend.forward(parts["q"], parts["q"], parts["q"], 0, batch)
+    return out[:, :, : q.shape[2]].transpose(0, 1)
+
+
 RIGHT = [reference, page_by_page, with_torchs_own]
 WRONG = {
     mask_from_the_beginning: "it should be",
@@ -164,4 +209,6 @@ WRONG = {
     no_scale: "it should be",
     bare_exponentials: "an exponential was too large",
     in_float64: "returned torch.float64; torch.float32 is wanted",
+    calls_the_compiled_kernel: "calls the package's own decode_attention_cpu",
+    calls_the_cpu_backend: "calls the package's own CpuAttnBackend.forward",
 }
