@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import json
+import random
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,10 @@ import pytest
 from minisgl_lite.cli import main
 from minisgl_lite.teaching.assignments import ASSIGNMENTS
 from minisgl_lite.teaching.checks import EXERCISES, PUBLIC, load_exercises
-from minisgl_lite.teaching.release import check_source, release
+from minisgl_lite.teaching.checks.exercise import Exercise, Template
+from minisgl_lite.teaching.checks.expect import prediction
+from minisgl_lite.teaching.checks.learner import Wrong
+from minisgl_lite.teaching.release import check_source, release, secret_numbers
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "solutions").glob("*.ipynb"))
@@ -147,22 +153,58 @@ def templates() -> list[str]:
     return [n for n in load_exercises().supported_names() if EXERCISES[n].template is not None]
 
 
+def assert_one_answer_each(exercise: Exercise, count: int) -> None:
+    """For ``count`` secrets: what is asked tells what is right, and no other answer passes."""
+    template = exercise.template
+    assert template is not None
+    right: dict[str, Any] = {}  # by all that the learner is given
+    given: list[Any] = []
+    for number in range(count):
+        token = secret_numbers(f"secret number {number:06}".encode())(exercise.name)
+        task = template.task(token)
+        answer, text = template.solve(task), template.text(task)
+        if number % 10 == 0:
+            assert template.task(token) == task and template.solve(task) == answer
+        assert not re.search(r"\{\w*\}", text)  # a field that nobody filled
+        if template.run is not None:
+            text += json.dumps(template.run(task).to_dict(wall=False))
+        assert right.setdefault(text, answer) == answer, "one question, two answers"
+        prediction(copy.deepcopy(answer), answer, exercise)
+        if given and given[-1] != answer:
+            with pytest.raises(Wrong):
+                prediction(given[-1], answer, exercise)
+        given.append(answer)
+    often = Counter(map(repr, given))
+    # Whoever has seen another's answer can't hope for it.
+    assert len(often) > 5 and often.most_common(1)[0][1] <= count / 4
+
+
 @pytest.mark.parametrize("count", [60, pytest.param(1000, marks=pytest.mark.fuzz)])
 @pytest.mark.parametrize("name", templates())
-def test_a_template_has_one_answer_for_any_numbers_and_answers_differ(
-    name: str, count: int
+def test_a_template_has_one_answer_for_any_secret_and_answers_differ(name: str, count: int) -> None:
+    assert_one_answer_each(EXERCISES[name], count)
+
+
+@pytest.mark.parametrize(
+    ("left_out", "words"),
+    [("prompt", "two answers"), ("output", "two answers"), (None, "> 5")],
+)
+def test_a_question_that_does_not_say_all_or_always_the_same_is_found(
+    left_out: str | None, words: str
 ) -> None:
-    template = EXERCISES[name].template
+    exercise = EXERCISES["predict-waste"]
+    template = exercise.template
     assert template is not None
-    right = []
-    for number in range(count):
-        task = template.task(f"course {number}")
-        assert template.task(f"course {number}") == task
-        answer = template.solve(task)
-        assert template.solve(task) == answer
-        assert not re.search(r"\{\w*\}", template.text(task))  # a field that nobody filled
-        right.append(repr(answer))
-    assert len(set(right)) > 5
+    draw, text, solve, _ = vars(template).values()
+    poor = Template(
+        lambda rng: draw(random.Random(rng.randrange(3))) if left_out is None else draw(rng),
+        lambda task: str(task) if left_out is None else text(task | {left_out: "some"}),
+        solve,
+    )
+    if left_out is None:  # three tasks for all
+        poor = replace(poor, text=lambda task: f"{task} {random.random()}")
+    with pytest.raises(AssertionError, match=words):
+        assert_one_answer_each(replace(exercise, template=poor), 400)
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
