@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import re
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -76,12 +77,17 @@ def code(names: list[str]) -> str:
     return ", ".join(f"<code>{escape(name)}</code>" for name in names)
 
 
+def prose(text: str) -> str:
+    """A reason's words, names between backticks as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
 def render(row: Row, why: dict[str, str]) -> str:
     """One table row: what is left out stands grouped by its reason."""
     grouped: dict[str, list[str]] = {}
     for name in row.missing:
         grouped.setdefault(why.get(f"{row.module}.{name}", "?"), []).append(name)
-    left_out = "<br>".join(f"{code(names)}: {escape(reason)}" for reason, names in grouped.items())
+    left_out = "<br>".join(f"{code(names)}: {prose(reason)}" for reason, names in grouped.items())
     ours = "the same" if row.ours == row.module else f"<code>{escape(row.ours)}</code>"
     cells = (f"<code>{escape(row.module)}</code>", ours, code(row.same), left_out)
     return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
