@@ -20,6 +20,7 @@ from ..teaching.checks.exercise import Verdict
 from ..teaching.release import Numbers, public_numbers, put_numbers
 from ..utils import require
 from .judging import Record
+from .places import without_places
 
 ASSIGNMENT = "assignment"
 STUDENT = "student"
@@ -297,7 +298,7 @@ class _LastError(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage().strip()
         if text.startswith("Traceback"):
-            self.line = text.splitlines()[-1][:200]
+            self.line = without_places(text.splitlines()[-1])[:200]
 
 
 METADATA = {"language_info": {"name": "python", "pygments_lexer": "ipython3"}}
@@ -375,7 +376,8 @@ def _shown(nbformat: Any, output: Any) -> Iterator[Any]:
 
 
 def _text(value: Any) -> str:
-    return "".join(map(str, value)) if isinstance(value, list) else str(value or "")
+    text = "".join(map(str, value)) if isinstance(value, list) else str(value or "")
+    return without_places(text)
 
 
 def find_alembic() -> None:
@@ -409,4 +411,4 @@ def _why(error: Exception, cell_id: str) -> str:
 
 
 def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    return without_places(" ".join(str(error).split()))[:200] or type(error).__name__

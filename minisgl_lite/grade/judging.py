@@ -14,6 +14,7 @@ from ..teaching.checks.exercise import EXERCISES, Exercise, Verdict, load_exerci
 from ..teaching.checks.judge import judge
 from ..teaching.checks.learner import Link
 from ..teaching.checks.wire import MAX_LINE, parse, send
+from .places import without_places
 
 Seeds = Callable[[str], Sequence[int]]
 
@@ -47,7 +48,7 @@ class Record:
 
     def note(self, verdict: Verdict) -> None:
         # It may quote the other end, which may send what it likes.
-        text = " ".join(verdict.text[:4000].split())
+        text = without_places(" ".join(verdict.text[:4000].split()))
         text = text if len(text) <= TEXT else text[:TEXT] + " …"
         self.verdicts[verdict.name] = verdict._replace(text=text)
 

@@ -29,6 +29,7 @@ from ..utils import require
 from . import sandbox
 from .intake import Submission, Unreadable, order, parse
 from .job import Cell, Result
+from .places import without_places
 from .versions import PACKAGE, Version, fitting
 
 JOB = [sys.executable, "-m", "minisgl_lite.grade.job"]
@@ -373,7 +374,7 @@ def _failed(status: int, log: bytes) -> Result:
     if number in list(signal.Signals):
         return Result("killed", reason=f"its job was ended by {signal.Signals(number).name}")
     lines = log.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
-    return Result("error", reason=f"the grader failed: {lines[-1][:300]}")
+    return Result("error", reason=f"the grader failed: {without_places(lines[-1])[:300]}")
 
 
 def _results(

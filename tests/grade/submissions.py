@@ -409,7 +409,7 @@ def _old_format() -> bytes:
 
 
 def small(folder: Path) -> dict[str, Case]:
-    """Those that the gate grades, of a `short_course` in `folder`."""
+    """The six that the gate grades, of a `short_course` in `folder`."""
     full = points()
 
     def by_hand(notebook: Any, cells: dict[str, Any]) -> None:
@@ -433,6 +433,7 @@ def small(folder: Path) -> dict[str, Case]:
         ),
         "empty": Case(file(b""), "error", None, "it is empty"),
         "nothing": Case({}, "error", None, "is there"),
+        "no-json": Case(file(b"{"), "error", None, "it is no notebook"),
     }
 
 

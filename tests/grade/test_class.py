@@ -1,6 +1,6 @@
 """A class is graded: every student has a row, honest work its points, tricks none.
 
-The gate grades three short notebooks with two workers and with four; ``-m grading`` grades all.
+The gate grades a small class with one, two and four workers; ``-m grading`` grades all.
 """
 
 from __future__ import annotations
@@ -75,10 +75,11 @@ def test_a_small_class_gets_its_rows_the_same_with_any_number_of_workers(tmp_pat
     after = {p: p.stat().st_mtime_ns for p in (out / "results").iterdir()}
     unchanged = [path for path in before if before[path] == after[path]]
     assert len(unchanged) == sum(case.status == "graded" for case in cases.values())
-    again = tmp_path / "again"
-    command = [str(tmp_path / "in"), "--assignment", NAME, "--out", str(again), *options]
-    main(["grade", *command, "--workers", "4"])
-    assert_same(again, out)
+    for workers in ("1", "4"):
+        again = tmp_path / f"by-{workers}"
+        command = [str(tmp_path / "in"), "--assignment", NAME, "--out", str(again), *options]
+        main(["grade", *command, "--workers", workers])
+        assert_same(again, out)
 
 
 REPORTS = ("gradebook.csv", "summary.html", "feedback")
@@ -145,7 +146,7 @@ def test_any_number_of_workers_gives_the_same_gradebook(tmp_path: Path) -> None:
     cases = six()
     _, rows = grade(tmp_path, cases, "--workers", "2")
     assert_rows(rows, cases)
-    for number, workers in enumerate(["1", "4", *["1", "2", "4"] * 4, "2"][:14]):
+    for number, workers in enumerate(["1", "4", *["1", "2", "4"] * 4]):
         again = tmp_path / f"run-{number}"
         command = [str(tmp_path / "in"), "--assignment", NAME, "--out", str(again)]
         main(["grade", *command, "--workers", workers])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -211,3 +212,14 @@ def test_a_connection_that_says_nothing_keeps_nobody_at_the_end(tmp_path: Path) 
         threading.Timer(0.5, idle.close).start()
         it.check(right)
         assert it.record.verdicts["page-slots"].status == "done"
+
+
+def test_the_graders_own_folders_are_left_out(tmp_path: Path) -> None:
+    package = Path(judging.__file__).parents[2]
+
+    def imports_in_vain(*args: Any) -> None:
+        raise ImportError(f"no 'x' in {package}/minisgl_lite/a.py, {sys.prefix}:/usr/lib/b.py")
+
+    with grader(tmp_path) as it:
+        said = it.check(imports_in_vain)
+    assert "raised ImportError: no 'x' in …/minisgl_lite/a.py, …:/usr/lib/b.py (line " in said
