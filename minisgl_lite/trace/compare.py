@@ -39,7 +39,7 @@ class Difference:
     turn: int | None = None
 
     def __str__(self) -> str:
-        where = f"turn {self.turn}"
+        where = f"step {self.turn}"
         if self.kind == "token":
             where = f"r{self.uid}, output token {self.index}"
         elif self.kind == "vocab":

@@ -13,8 +13,8 @@ EARLY = frozenset({"double-free", "freed-while-cached", "freed-in-use", "evicted
 
 
 def fault_text(fault: Mapping[str, Any]) -> str:
-    """A trace's finding in words, without its turn: that stands beside it."""
-    return re.sub(r"^turn \d+[:,] ", "", fault["text"])
+    """A trace's finding in words, without its step: that stands beside it."""
+    return re.sub(r"^step \d+[:,] ", "", fault["text"])
 
 
 class Fault(NamedTuple):

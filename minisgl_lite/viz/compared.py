@@ -35,8 +35,10 @@ def compare(
         by: how they go together, which the reader can change: by ``"step"``, so that both are in
             the same step; or by ``"event"``, so that both do the same for the same request.
         panels: as in ``show``.
-        start: the frame of the first run to open at, as in ``show``. Default: where the runs first
-            differ, by ``Trace.compare``.
+        start: the frame of the first run to open at, as in ``show``. Default: the first difference,
+            the earliest place of the common timeline at which any panel shows something else.
+            Whether the output tokens differ, and where first, is said there; that is what
+            ``Trace.compare`` asks first.
         title, name: as in ``show``.
 
     Returns:

@@ -70,7 +70,7 @@ def test_what_the_sanitizer_finds_is_said_and_recorded(record: Run) -> None:
     ran = record("stale-rows", "--behaviour", "stale-rows", "--check")
     assert ran.code == 0 and ran.err == ""
     _, found = ran.out.splitlines()
-    assert found.startswith("sanitizer: turn 1: page 3 (slot 12) was freed, but r2 lives")
+    assert found.startswith("sanitizer: step 1: page 3 (slot 12) was freed, but r2 lives")
     assert found.endswith("more)")
     trace = Trace.load("stale_rows.stale-rows.json.gz")
     assert trace.frames[trace.find("fault")]["fault"]["slot"] == 12

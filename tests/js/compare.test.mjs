@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { pairs } from "./words.mjs";
-import { align, differences, eventKeys, firstDifference, matchKeys, same, sameEvent, stepKeys, summary } from "../../minisgl_lite/viz/static/compare.js";
+import { align, differences, differs, eventKeys, firstDifference, firstShown, matchKeys, same, sameEvent, stepKeys, summary } from "../../minisgl_lite/viz/static/compare.js";
 import { differenceWords } from "../../minisgl_lite/viz/static/compare_view.js";
 import { createPlayer } from "../../minisgl_lite/viz/static/player.js";
 
@@ -45,6 +45,54 @@ for (const [name, { difference, slots }] of Object.entries(pairs)) {
     });
   }
 }
+
+for (const name of Object.keys(pairs)) {
+  for (const by of ["step", "event"]) {
+    test(`${name}: by ${by}, the first difference is the earliest stop that shows one`, () => {
+      const [one, two] = players(name);
+      const stops = align(...frames(name), by);
+      const look = ({ a, b }) => [one.view(a, -1), two.view(b, -1)];
+      const found = firstShown(pairs[name].traces, stops, look);
+      assert.equal(found, stops.findIndex((stop) => differs(summary(...look(stop)))));
+      if (name === "equal") assert.equal(found, -1);
+      else assert.ok(found >= 0);
+    });
+  }
+}
+
+test("a page that is taken elsewhere is told before the token that comes out differently", () => {
+  const [one, two] = players("another token");
+  const stops = align(...frames("another token"), "step");
+  const found = firstShown(pairs["another token"].traces, stops, ({ a, b }) => [one.view(a, -1), two.view(b, -1)]);
+  assert.ok(stops[found].a <= firstDifference(...frames("another token")).left_frame);
+});
+
+test("the same ids that stand for other words are a difference, and the words are said", () => {
+  const [trace] = pairs.equal.traces;
+  const id = trace.frames.find((frame) => frame.tokens).tokens[0][1];
+  const other = { ...trace, vocab: { ...trace.vocab, [id]: "2078" } };
+  const made = [trace, other].map((one) => createPlayer(one));
+  made.forEach((player) => player.stop());
+  const look = ({ a, b }) => [made[0].view(a, -1), made[1].view(b, -1)];
+  const stops = align(trace.frames, other.frames, "step");
+  const found = firstShown([trace, other], stops, look);
+  assert.equal(found, trace.frames.findIndex((frame) => frame.tokens));
+  const [a, b] = look(stops[found]);
+  assert.match(differenceWords(summary(a, b), [a.state, b.state], ["one", "two"]), /r1 “␣and” \| “␣x”/);
+});
+
+test("a fault that one run alone has is a difference, and is named", () => {
+  const [trace] = pairs.equal.traces;
+  const faulty = { ...trace, frames: trace.frames.map((frame, i) => (i === 6 ? { ...frame, fault: { kind: "stale-read", text: "x" } } : frame)) };
+  const made = [trace, faulty].map((one) => createPlayer(one));
+  made.forEach((player) => player.stop());
+  const look = ({ a, b }) => [made[0].view(a, -1), made[1].view(b, -1)];
+  const stops = align(trace.frames, faulty.frames, "step");
+  const found = firstShown([trace, faulty], stops, look);
+  assert.equal(found, 6);
+  const [a, b] = look(stops[found]);
+  assert.equal(differenceWords(summary(a, b), [a.state, b.state], ["good", "bad"]), "Here good | bad differ: a fault in bad alone.");
+});
 
 test("equal runs stand at the same frame at every stop", () => {
   for (const by of ["step", "event"]) for (const { a, b } of align(...frames("equal"), by)) assert.equal(a, b);

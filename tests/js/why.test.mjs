@@ -83,9 +83,9 @@ test("a refusal that only the lock explains", () => {
 test("waiting for a row, and for the budget", () => {
   assert.deepEqual(answer("rows", "Why does r2 wait?"), ["The only table row is taken by r1."]);
   const all = cardsOf(traceOf("budget"));
-  assert.deepEqual(all.find((card) => card.question === "Why does r3 wait?").lines, ["The turn’s budget of 4 prompt tokens went to r1, r2."]);
+  assert.deepEqual(all.find((card) => card.question === "Why does r3 wait?").lines, ["The step’s budget of 4 prompt tokens went to r1, r2."]);
   assert.deepEqual(all.find((card) => card.question === "Why does r2 take in 1 of the 2 tokens that are left?").lines, [
-    "A turn computes at most 4 prompt tokens, the budget: r1 took 3, which left 1 for r2.",
+    "A step computes at most 4 prompt tokens, the budget: r1 took 3, which left 1 for r2.",
   ]);
 });
 
@@ -157,7 +157,7 @@ test("a fault has a card for each kind that the sanitizer names", () => {
   const kinds = source.match(/Kinds: ([^.]*)\./)[1].match(/[a-z-]+(?=")/g);
   assert.ok(kinds.length > 10);
   for (const kind of kinds) {
-    const [{ question, lines }] = whyCards({ frame: { phase: "forward", fault: { kind, text: "turn 3, layer 0: r2 reads slot 12" } }, meta: {} });
+    const [{ question, lines }] = whyCards({ frame: { phase: "forward", fault: { kind, text: "step 3, layer 0: r2 reads slot 12" } }, meta: {} });
     assert.equal(question, "What is wrong here?");
     assert.equal(lines[0], "layer 0: r2 reads slot 12.");
     assert.equal(lines.length, 3, `${kind} has no words of its own`);

@@ -71,5 +71,5 @@ def test_the_sanitizer_finds_the_published_stale_row() -> None:
         world.run()
         found[side] = [fault.text for fault in sanitizer.faults]
     assert found["minisgl"] == found["stale-rows"]
-    assert found["minisgl"][0].startswith("turn 1: page 3 (slot 12) was freed, but r1 lives")
+    assert found["minisgl"][0].startswith("step 1: page 3 (slot 12) was freed, but r1 lives")
     assert found["corrected"] == []

@@ -104,7 +104,7 @@ def test_a_swapped_order_is_reported(
     assert (fault.kind, fault.turn, fault.layer) == ("read-before-store", 1, 0)
     assert (fault.uid, fault.position, fault.slot) == (0, 6, 6)
     assert fault.text == (
-        "turn 1, layer 0: r0's position 6 was answered before its K/V were stored: the output is"
+        "step 1, layer 0: r0's position 6 was answered before its K/V were stored: the output is"
         " that of what slot 6 held before"
     )
 

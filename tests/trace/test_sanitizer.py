@@ -56,7 +56,7 @@ def test_stale_row_is_found_when_its_pages_are_freed() -> None:
     fault = first_fault(scheduler)
     assert (fault.kind, fault.uid, fault.position, fault.slot) == ("freed-in-use", 1, 0, 12)
     assert fault.text == (
-        "turn 1: page 3 (slot 12) was freed, but r1 lives and reads it at position 0"
+        "step 1: page 3 (slot 12) was freed, but r1 lives and reads it at position 0"
     )
 
 
@@ -72,7 +72,7 @@ def test_stale_row_is_found_by_its_content_too() -> None:
     assert (fault.uid, fault.layer) == (1, 0)
     assert fault.expected == "K/V of token 1 at the beginning"
     assert fault.found is not None and fault.found.startswith("K/V of r2's position ")
-    assert fault.found.endswith("written in turn 2")
+    assert fault.found.endswith("written in step 2")
 
 
 class DoubleFree(CacheManager):
@@ -86,7 +86,7 @@ def test_double_free() -> None:
     send(scheduler, 0, [1, 2], 2)
     fault = first_fault(scheduler)
     assert (fault.kind, fault.slot, fault.turn) == ("double-free", 0, 2)
-    assert fault.text == "turn 2: page 0 (slot 0) was freed, but it is free already"
+    assert fault.text == "step 2: page 0 (slot 0) was freed, but it is free already"
 
 
 class FreesWhatItRegistered(CacheManager):
@@ -149,7 +149,7 @@ def test_dummy_page_handed_out() -> None:
     send(scheduler, 0, [1, 2, 3], 2)
     fault = first_fault(scheduler)
     assert (fault.kind, fault.uid, fault.position, fault.slot) == ("not-a-page", 0, 0, 32)
-    assert fault.text == "turn 1: page start 32 was handed out to r0; it lies in the dummy page"
+    assert fault.text == "step 1: page start 32 was handed out to r0; it lies in the dummy page"
 
 
 class HandsOutTwice(CacheManager):
@@ -206,7 +206,7 @@ def test_write_before_allocate(monkeypatch: pytest.MonkeyPatch) -> None:
     fault = first_fault(scheduler)
     assert (fault.kind, fault.uid, fault.position, fault.slot) == ("write-place", 1, 0, 0)
     assert fault.text == (
-        "turn 2: r1 is about to write position 0 to slot 0, but that slot is r0's own;"
+        "step 2: r1 is about to write position 0 to slot 0, but that slot is r0's own;"
         " its row says slot 4"
     )
 
@@ -235,7 +235,7 @@ def test_store_one_slot_off() -> None:
     assert (fault.kind, fault.uid, fault.position) == ("not-stored", 0, 0)
     assert (fault.layer, fault.slot) == (0, 0)
     assert fault.text == (
-        "turn 1, layer 0: K/V of r0's position 0 were not written to slot 0 = out_loc[0];"
+        "step 1, layer 0: K/V of r0's position 0 were not written to slot 0 = out_loc[0];"
         " they stand in slot 1; slot 0 holds nothing that was ever written"
     )
 
@@ -251,7 +251,7 @@ def test_store_one_slot_off_names_who_wrote_what_is_there() -> None:
     send(scheduler, 1, [7, 8], 2)  # gets the page that r0 gave back
     fault = first_fault(scheduler)
     assert (fault.uid, fault.slot, fault.turn) == (1, 0, 3)
-    assert "slot 0 holds K/V of r0's position 0, written in turn 1" in fault.text
+    assert "slot 0 holds K/V of r0's position 0, written in step 1" in fault.text
 
 
 def test_two_layers_mixed_up_in_the_store() -> None:
@@ -273,8 +273,8 @@ def test_two_layers_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
     send(scheduler, 0, [1, 2, 3], 4)
     fault = first_fault(scheduler)
     assert (fault.kind, fault.turn, fault.layer, fault.uid) == ("overwritten", 2, 0, 0)
-    assert "it held r0's position 0, written in turn 1" in fault.text
-    assert "a copy of layer 1, slot 0 (r0's position 0, written in turn 1)" in fault.text
+    assert "it held r0's position 0, written in step 1" in fault.text
+    assert "a copy of layer 1, slot 0 (r0's position 0, written in step 1)" in fault.text
 
 
 def test_skipped_layer() -> None:
@@ -297,7 +297,7 @@ def test_layer_whose_attention_is_left_out(monkeypatch: pytest.MonkeyPatch) -> N
     send(scheduler, 0, [1, 2, 3], 2)
     fault = first_fault(scheduler)
     assert fault.text == (
-        "turn 1, layer 1: stored nothing in this step; K/V of r0's position 0 are missing in slot 0"
+        "step 1, layer 1: stored nothing in this step; K/V of r0's position 0 are missing in slot 0"
     )
 
 
@@ -330,7 +330,7 @@ def test_overwrite_that_nobody_announced() -> None:
     fault = first_fault(scheduler)
     assert (fault.kind, fault.uid, fault.position) == ("overwritten", 0, 2)
     assert (fault.layer, fault.slot) == (1, 2)
-    assert "it held r0's position 2, written in turn 1" in fault.text
+    assert "it held r0's position 2, written in step 1" in fault.text
 
 
 def test_row_that_points_elsewhere() -> None:
@@ -343,7 +343,7 @@ def test_row_that_points_elsewhere() -> None:
     fault = first_fault(scheduler)
     assert (fault.kind, fault.uid, fault.position, fault.slot) == ("stale-read", 0, 1, 6)
     assert fault.expected == "K/V of token 2 after [1]"
-    assert fault.found == "K/V of r1's position 2, written in turn 1"
+    assert fault.found == "K/V of r1's position 2, written in step 1"
 
 
 def test_slot_that_was_never_written() -> None:

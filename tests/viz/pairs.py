@@ -20,6 +20,7 @@ FIXTURE = Path(__file__).parent.parent / "js" / "pairs.json"
 def told_twice(*, says: str = "and slept .", **settings: Any) -> Trace:
     """One prompt, then two at once that begin like it."""
     toy = Toy(**settings)
+    toy.tokenizer.encode("the cat sat on mat and slept ate .")  # the same ids in every run
     with Recorder(toy) as recorder:
         toy.add("the cat sat on the mat", says=says)
         toy.run()

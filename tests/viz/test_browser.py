@@ -313,6 +313,34 @@ def test_a_pinned_slot_tells_its_life(open_view: Any, trace: Trace) -> None:
     assert trace.frames[view.frame()]["phase"] == "release"
 
 
+def test_a_long_life_is_scrolled_by_the_keyboard_and_told_whole(
+    open_view: Any, trace: Trace
+) -> None:
+    view = open_view(trace, start="forward:r1")
+    view.tab.focus('.kvv-panel-pool [role="gridcell"][tabindex="0"]')
+    view.tab.keyboard.press("Enter")
+    view.settle()
+    box, entries = view.tab.locator(".kvv-selected"), view.tab.locator(".kvv-life li")
+    hidden = box.evaluate("box => box.scrollHeight - box.clientHeight")
+    assert hidden > 0
+    frame = view.frame()
+    box.focus()
+    for key, wanted in [("End", hidden), ("Home", 0)]:
+        view.tab.keyboard.press(key)
+        view.tab.wait_for_function(
+            "wanted => Math.abs(document.querySelector('.kvv-selected').scrollTop - wanted) < 2",
+            arg=wanted,
+        )
+        assert view.frame() == frame, "the key scrolls and does not step"
+    view.tab.keyboard.press("ArrowRight")
+    view.settle()
+    assert view.frame() == frame + 1, "what scrolls nothing steps"
+    view.go(len(trace) - 1)
+    edges = [one.bounding_box() for one in (box, entries.and_(view.tab.locator(".kvv-now")))]
+    assert edges[0]["y"] <= edges[1]["y"] + 1
+    assert edges[1]["y"] + edges[1]["height"] <= edges[0]["y"] + edges[0]["height"] + 1
+
+
 def test_a_fault_turns_red_at_its_step_and_slot(open_view: Any, trace: Trace) -> None:
     frames = [dict(frame) for frame in trace.frames]
     text = "r2 reads slot 7, which holds another prefix"

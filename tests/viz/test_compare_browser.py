@@ -56,25 +56,41 @@ def said(view: Opened) -> str:
     return view.text(".kvv-unlike")
 
 
-def test_it_opens_at_the_first_difference_and_says_it(open_view: Any, pair: Any) -> None:
+@pytest.mark.parametrize("by", ["step", "event"])
+@pytest.mark.parametrize("name", ["naive | radix", "another token", "overlap off | on"])
+def test_it_opens_at_the_first_stop_that_shows_a_difference(
+    open_view: Any, name: str, by: str
+) -> None:
+    pair = pairs()[name]
+    view = open_view(compare(*pair, labels=("a", "b"), by=by))
+    slider = view.tab.locator(".kvv-slider")
+    first = int(slider.input_value())
+    assert said(view).startswith("The first difference. ")
+    assert view.tab.locator(".kvv-first").get_attribute("aria-pressed") == "true"
+    for stop in range(first):
+        view.go(stop)
+        assert said(view) == "Here a and b do not differ.", stop
+    view.go(int(slider.get_attribute("max")))
+    view.tab.click(".kvv-first")
+    view.settle()
+    assert int(slider.input_value()) == first
+    assert "Here a | b differ: " in said(view)
+    assert not view.faults, view.faults
+
+
+def test_the_first_difference_says_whether_output_tokens_differ(open_view: Any, pair: Any) -> None:
     view = open_view(compare(*pair, labels=LABELS))
     difference = pair[0].compare(pair[1])
     assert frames(view, pair) == [difference.left_frame, difference.right_frame]
     assert said(view) == (
-        "All output tokens agree. The first difference is what becomes of a request’s slots."
+        "The first difference. All output tokens agree."
         " Here naive | radix differ: r1 handle_len 0 | 6; 6 slots of the pool; tree nodes 0 | 1."
     )
-    assert view.tab.locator(".kvv-first").get_attribute("aria-pressed") == "true"
-    assert not view.faults, view.faults
-
-
-def test_the_first_difference_is_one_click_away(open_view: Any, pair: Any) -> None:
-    view = open_view(compare(*pair, labels=LABELS, start="end"))
-    assert frames(view, pair) == [len(pair[0]) - 1, len(pair[1]) - 1]
-    view.tab.click(".kvv-first")
-    view.settle()
-    difference = pair[0].compare(pair[1])
-    assert frames(view, pair) == [difference.left_frame, difference.right_frame]
+    view = open_view(compare(*pairs()["another token"], labels=LABELS))
+    assert said(view).startswith(
+        "The first difference. Of the output tokens, r1’s number 1 is the first to differ:"
+        " “␣slept” in naive, “␣ate” in radix. "
+    )
 
 
 @pytest.mark.parametrize("name", ["naive | radix", "P = 1 | 4", "overlap off | on"])

@@ -209,6 +209,11 @@ export function sameEvent(frames, index, others) {
   return 0;
 }
 
+/** Whether ids that both runs use mean the same. @param {any} one a trace @param {any} two */
+export function sameWords(one, two) {
+  return Object.keys(one.vocab).every((id) => two.vocab[id] === undefined || two.vocab[id] === one.vocab[id]);
+}
+
 // ---- what differs in two states -------------------------------------------------------------------
 
 const REQ_FIELDS = ["state", "row", "cached_len", "device_len", "handle_len", "shown"];
@@ -236,7 +241,8 @@ export function differences(one, two) {
   const req = (uid) => {
     const [a, b] = [one.state.reqs.get(uid), two.state.reqs.get(uid)];
     if (!a || !b) return a || b ? ["state"] : [];
-    return REQ_FIELDS.filter((name) => a[name] !== b[name]);
+    const fields = REQ_FIELDS.filter((name) => a[name] !== b[name]);
+    return firstWord(one, two, uid) < 0 ? fields : [...fields, "text"];
   };
   const twin = (id) => two.state.tree.get(there.paths.get(here.paths.get(id)));
   const node = (id) => {
@@ -254,7 +260,24 @@ export function differences(one, two) {
 
 function slotDiffers(one, two, i) {
   const [a, b] = [one.slots, two.slots];
-  return a.kind[i] !== b.kind[i] || a.uid[i] !== b.uid[i] || a.pos[i] !== b.pos[i] || a.filled[i] !== b.filled[i] || tokenIn(one, i) !== tokenIn(two, i);
+  if (a.kind[i] !== b.kind[i] || a.uid[i] !== b.uid[i] || a.pos[i] !== b.pos[i] || a.filled[i] !== b.filled[i]) return true;
+  return !sameToken(one, two, tokenIn(one, i), tokenIn(two, i));
+}
+
+/** Whether a token of each run is the same: its id, and what that means. */
+function sameToken(one, two, id, other) {
+  return id === other && one.trace.vocab[id] === two.trace.vocab[id];
+}
+
+/**
+ * The first token of a request, as far as both runs know them, that is another in the other run; -1: none.
+ * @param {import("./slots.js").View} one
+ * @param {import("./slots.js").View} two
+ * @param {number} uid
+ */
+export function firstWord(one, two, uid) {
+  const [mine, other] = [one.state.reqs.get(uid).ids, two.state.reqs.get(uid).ids];
+  return mine.findIndex((id, i) => i < other.length && !sameToken(one, two, id, other[i]));
 }
 
 function rowOwners(state) {
@@ -279,8 +302,13 @@ function treePaths(tree) {
  */
 export function summary(one, two) {
   const found = differences(one, two);
+  /** The first words that differ in a request's text. */
+  const words = (uid) => {
+    const at = one.state.reqs.has(uid) && two.state.reqs.has(uid) ? firstWord(one, two, uid) : -1;
+    return [one, two].map((view) => (at < 0 ? "" : view.tokens.whole(view.state.reqs.get(uid).ids[at])));
+  };
   const uids = [...new Set([...one.state.reqs.keys(), ...two.state.reqs.keys()])].sort((a, b) => a - b);
-  const reqs = uids.map((uid) => ({ uid, fields: found.req(uid) })).filter(({ fields }) => fields.length);
+  const reqs = uids.map((uid) => ({ uid, fields: found.req(uid), words: words(uid) })).filter(({ fields }) => fields.length);
   let [slots, cells] = [0, 0];
   const total = [one, two].map((view) => view.state.N * view.state.P);
   for (let i = 0; i < Math.min(...total); i++) if (found.slot(i)) slots++;
@@ -296,5 +324,33 @@ export function summary(one, two) {
     out: both((view) => view.batch?.slots.length ?? 0),
     nodes: both((view) => view.state.tree.size - 1),
     queue: Math.max(one.state.free.length, two.state.free.length) && !same(one.state.free, two.state.free),
+    fault: both((view) => Number(!!view.frame?.fault)),
   };
+}
+
+/** Whether a summary tells of any difference. @param {ReturnType<typeof summary>} found */
+export function differs({ reqs, slots, cells, tree, times, queue, ...pairs }) {
+  return !!(reqs.length || slots || cells || tree || times || queue) || Object.values(pairs).some(([a, b]) => a !== b);
+}
+
+/**
+ * The first stop of a common timeline at which the panels show something different, in whatever it is: a reader who goes
+ * on from the start meets it first. Of output tokens alone tells `firstDifference`.
+ * @param {any[]} traces
+ * @param {Stop[]} stops
+ * @param {(stop: Stop) => import("./slots.js").View[]} look both states at a stop
+ * @returns {number} -1: nowhere
+ */
+export function firstShown(traces, stops, look) {
+  const [left, right] = traces;
+  const sizes = ["page_size", "num_pages", "rows", "width"];
+  // Runs that began alike and did the same so far stand alike: no need to look.
+  let alike = sizes.every((name) => left.meta[name] === right.meta[name]) && sameWords(left, right);
+  return stops.findIndex((stop, i) => {
+    const before = stops[i - 1] ?? { a: -1, b: -1 };
+    alike &&= stop.a > before.a && stop.b > before.b && same(left.frames[stop.a], right.frames[stop.b]);
+    if (alike) return false;
+    const [one, two] = look(stop);
+    return differs(summary(one, two));
+  });
 }

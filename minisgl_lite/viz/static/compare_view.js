@@ -1,6 +1,6 @@
 // Two runs under one timeline, their panels side by side; what differs is marked, said and one click away.
 
-import { align, differences, firstDifference, summary } from "./compare.js";
+import { align, differences, differs, firstDifference, firstShown, sameWords, summary } from "./compare.js";
 import { button, el, setAttr, setText } from "./dom.js";
 import { turnEnds } from "./events.js";
 import { followHost } from "./host.js";
@@ -46,9 +46,10 @@ export function pairedRun(traces, runs, by) {
 /** What differs in two states, in words. @param {ReturnType<typeof summary>} found @param {any[]} states @param {string[]} labels */
 export function differenceWords(found, states, labels) {
   const [left, right] = labels;
-  const parts = found.reqs.slice(0, REQS_NAMED).map(({ uid, fields }) => {
+  const parts = found.reqs.slice(0, REQS_NAMED).map(({ uid, fields, words }) => {
     const [a, b] = states.map((state) => state.reqs.get(uid));
     const shown = fields.map((name) => {
+      if (name === "text") return say("compare.word", { left: words[0], right: words[1] });
       const value = (req) => (!req ? say("compare.absent") : name === "state" ? say(`state.${req.state}`) : (req[name] ?? say("compare.absent")));
       return say("compare.field", { name: name === "state" ? "" : name, left: value(a), right: value(b) }).trim();
     });
@@ -64,15 +65,27 @@ export function differenceWords(found, states, labels) {
   if (found.queue && found.free[0] === found.free[1]) parts.push(say("compare.queue"));
   if (found.tree && found.nodes[0] === found.nodes[1]) parts.push(count("compare.tree", found.tree));
   if (found.times) parts.push(count("compare.times", found.times));
-  return parts.length ? say("compare.differs", { left, right, what: parts.join("; ") }) : say("compare.same", { left, right });
+  if (found.fault[0] !== found.fault[1]) parts.push(say("compare.fault", { label: labels[found.fault[0] ? 0 : 1] }));
+  return differs(found) ? say("compare.differs", { left, right, what: parts.join("; ") }) : say("compare.same", { left, right });
 }
 
-/** The first difference in words. @param {import("./compare.js").Difference|null} first @param {string[]} labels @param {(id: number) => string} token */
+/**
+ * At the first stop that shows a difference: whether output tokens come to differ, too.
+ * @param {import("./compare.js").Difference|null} first @param {string[]} labels @param {(id: number, side: number) => string} token
+ */
+export function shownWords(first, [left, right], token) {
+  if (!first) return say("compare.first.shown.words");
+  if (first.kind !== "token") return say("compare.first.shown");
+  const text = (id, side) => (id === null ? say("compare.absent") : `“${token(id, side)}”`);
+  return say("compare.first.shown.token", { uid: first.uid, index: first.index, left, right, a: text(first.left, 0), b: text(first.right, 1) });
+}
+
+/** The first difference in words, where no panel shows it. @param {import("./compare.js").Difference|null} first @param {string[]} labels @param {(id: number, side: number) => string} token */
 export function firstWords(first, [left, right], token) {
   if (!first) return say("compare.equal", { left, right });
   if (first.kind === "token") {
-    const text = (id) => (id === null ? say("compare.absent") : `“${token(id)}”`);
-    return say("compare.first.token", { uid: first.uid, index: first.index, left, right, a: text(first.left), b: text(first.right) });
+    const text = (id, side) => (id === null ? say("compare.absent") : `“${token(id, side)}”`);
+    return say("compare.first.token", { uid: first.uid, index: first.index, left, right, a: text(first.left, 0), b: text(first.right, 1) });
   }
   if (first.left_frame === null || first.right_frame === null) {
     return say("compare.first.end", { label: first.left_frame === null ? right : left, turn: first.turn });
@@ -103,6 +116,8 @@ export function createCompare(root, { options, traces }) {
   let words = "";
   /** @type {import("./slots.js").View[]} */
   let views = [];
+  /** @type {Map<string, number>} */
+  const found = new Map();
   let index = startIndex();
 
   function startIndex() {
@@ -111,9 +126,16 @@ export function createCompare(root, { options, traces }) {
     return Math.max(0, firstStop());
   }
 
-  /** The stop at which both runs have come to the first difference; -1: there is none. */
+  /** By the common timeline: the first stop that shows a difference. */
+  function shownStop() {
+    const look = ({ a, b }) => [players[0].view(a, -1), players[1].view(b, -1)];
+    if (!found.has(by)) found.set(by, first || !sameWords(traces[0], traces[1]) ? firstShown(traces, pair.stops, look) : -1);
+    return found.get(by) ?? -1;
+  }
+
+  /** Where the button leads; -1: the runs are equal. A difference that no panel shows is where both have come to it. */
   function firstStop() {
-    if (!first) return -1;
+    if (shownStop() >= 0 || !first) return shownStop();
     const there = (frame, wanted) => wanted === null || frame >= wanted;
     return pair.stops.findIndex((stop) => there(stop.a, first.left_frame) && there(stop.b, first.right_frame));
   }
@@ -181,8 +203,8 @@ export function createCompare(root, { options, traces }) {
   const timeline = createTimeline(shell);
   const ways = el("select", { class: "kvv-select kvv-small", on: { change: () => lockBy(ways.value) } },
     WAYS.map((name) => el("option", { value: name, text: say(`compare.by.${name}`), selected: name === by })));
-  const firstButton = button(first ? say("compare.first") : say("compare.none"), () => shell.go(firstStop()), { cls: "kvv-small kvv-first" });
-  firstButton.disabled = !first;
+  const firstButton = button(say(firstStop() < 0 ? "compare.none" : "compare.first"), () => shell.go(firstStop()), { cls: "kvv-small kvv-first" });
+  firstButton.disabled = firstStop() < 0;
   const tables = el("div", { class: "kvv-tables", role: "region", "aria-label": say("control.table"), tabindex: "0", hidden: true });
   const tableButton = button(say("control.table"), () => showTables(tables.hidden), { cls: "kvv-small" });
   setAttr(tableButton, "aria-expanded", "false");
@@ -250,7 +272,8 @@ export function createCompare(root, { options, traces }) {
     const stop = pair.stops[index] ?? { a: -1, b: -1 };
     const before = pair.stops[index - 1] ?? { a: -1, b: -1 };
     views = [players[0].view(stop.a, pins[0]), players[1].view(stop.b, pins[1])];
-    words = `${index === firstStop() ? `${firstWords(first, labels, players[0].tokenText)} ` : ""}${
+    const told = shownStop() < 0 ? firstWords : shownWords;
+    words = `${index === firstStop() ? `${told(first, labels, (id, side) => players[side].tokenText(id))} ` : ""}${
       differenceWords(summary(views[0], views[1]), views.map((view) => view.state), labels)}`;
     setText(said, words);
     SIDES.forEach((side) => {
@@ -310,7 +333,7 @@ export function createCompare(root, { options, traces }) {
     },
     resized: (width) => panels.arrange(shapeOf(width)),
     forced: () => showTables(true),
-    key: (event) => event.target !== tables && timeline.key(event),
+    key: (event) => timeline.key(event),
   });
   schedule();
 

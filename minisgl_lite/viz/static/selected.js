@@ -109,20 +109,29 @@ export function selectedPanel(app) {
   const words = el("p", { class: "kvv-sum", text: say("selected.none") });
   const list = el("ol", { class: "kvv-life" });
   const unpin = button(say("selected.unpin"), () => app.pin(-1), { cls: "kvv-small" });
+  const body = el("div", { class: "kvv-selected", tabindex: "0", role: "group", "aria-label": say("panel.selected") }, [words, list]);
   let key = "";
   let items = [];
+  let shown = -1;
 
   function draw(view, slot) {
-    items = slotLife(view.trace, slot).slice(-200);
+    items = slotLife(view.trace, slot);
     list.replaceChildren(...items.map((item) => el("li", {}, [
       button(`${say("life.step", { turn: item.turn })}: ${say(item.key, item.values)}`, () => app.go(item.index), { cls: "kvv-link" }),
     ])));
     if (!items.length) list.append(el("li", { text: say("life.none") }));
   }
 
+  /** Scroll the box, and nothing around it, to an entry. */
+  function keepInSight(entry) {
+    const [box, row] = [body.getBoundingClientRect(), entry.getBoundingClientRect()];
+    if (row.bottom > box.bottom) body.scrollTop += row.bottom - box.bottom;
+    else if (row.top < box.top) body.scrollTop -= box.top - row.top;
+  }
+
   return {
     name: "selected",
-    body: el("div", { class: "kvv-selected" }, [words, list]),
+    body,
     head: [unpin],
     layout() {},
     update(view) {
@@ -131,7 +140,7 @@ export function selectedPanel(app) {
       setText(words, slot < 0 ? say("selected.none") : app.slotWords(slot));
       const now = `${slot}:${view.trace.frames.length}`;
       if (now !== key) {
-        key = now;
+        [key, shown] = [now, -1];
         if (slot < 0) {
           items = [];
           list.replaceChildren();
@@ -140,6 +149,8 @@ export function selectedPanel(app) {
       }
       const last = items.filter((item) => item.index <= view.index).length - 1;
       items.forEach((item, i) => setAttr(list.children[i], "class", i === last ? "kvv-now" : i < last ? "" : "kvv-later"));
+      if (last !== shown && last >= 0) keepInSight(list.children[last]);
+      shown = last;
     },
     link() {},
   };

@@ -70,7 +70,7 @@ const EARLY = new Set(["double-free", "freed-while-cached", "freed-in-use", "evi
 
 /** A finding in words, without its step: that stands beside it. @param {{text: string}} fault */
 export function faultText({ text }) {
-  return text.replace(/^turn \d+[:,] /, "");
+  return text.replace(/^step \d+[:,] /, "");
 }
 
 const MAKERS = { receive, abort, admit, evict, allocate, prepare, forward, sample, release };

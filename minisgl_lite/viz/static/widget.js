@@ -273,7 +273,7 @@ function createView(root, { model, options, trace, grid, session }) {
     resized: (width) => panels.arrange(shapeOf(width)),
     forced: () => showTables(true),
     key(event) {
-      if (event.target.matches(".kvv-tables, .kvv-why, .kvv-verdict") || !timeline.key(event)) return false;
+      if (!timeline.key(event)) return false;
       live?.interrupt();
       return true;
     },

@@ -79,7 +79,7 @@ def a_tuple(row: Slots, cached: Slots, matched: int, known: int) -> Any:
 
 RIGHT = [reference, cached_first]
 WRONG: dict[Any, str] = {
-    as_it_was: "the KV sanitizer stops step 1: turn 1: page 3 (slot 12) was freed, but r2 lives",
+    as_it_was: "the KV sanitizer stops step 1: step 1: page 3 (slot 12) was freed, but r2 lives",
     one_too_few: "the KV sanitizer stops step 1",
     one_too_late: "the KV sanitizer stops step 1",
     from_the_start_of_cached: "position",
