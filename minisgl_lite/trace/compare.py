@@ -20,8 +20,9 @@ Frames: TypeAlias = "Sequence[Frame]"
 
 # The order in which entries are compared: what a reader would name first stands first.
 ENTRIES = (
-    *("phase", "turn", "sub", "lane", "batch", "rank", "fault", "reject", "refuse", "admit"),
-    *("alloc", "free", "release", "batch_info", "tokens", "table", "reqs", "stored", "tree"),
+    *("phase", "turn", "sub", "lane", "batch", "rank", "fault", "more_faults"),
+    *("reject", "refuse", "admit", "alloc", "free", "release", "batch_info", "tokens"),
+    *("table", "reqs", "stored", "tree"),
 )
 
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from .faults import faults_of
+
 PHASES = (
     "receive",
     "abort",
@@ -62,7 +64,7 @@ _SPECIAL: dict[str, Callable[[dict[str, Any], int | None], bool]] = {
     "refuse": lambda frame, uid: "refuse" in frame and uid in (None, frame["refuse"]["uid"]),
     "reject": lambda frame, uid: _state(frame, uid, "rejected"),
     "finish": _finished,
-    "fault": lambda frame, uid: "fault" in frame and uid in (None, frame["fault"].get("uid")),
+    "fault": lambda frame, uid: any(uid in (None, f.get("uid")) for f in faults_of(frame)),
     "split": lambda frame, uid: any(op[0] == "split" for op in frame.get("tree", ())),
 }
 

@@ -17,6 +17,11 @@ def fault_text(fault: Mapping[str, Any]) -> str:
     return re.sub(r"^step \d+[:,] ", "", fault["text"])
 
 
+def faults_of(frame: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """All findings of a trace's frame, the first one first."""
+    return [frame["fault"], *frame.get("more_faults", ())] if "fault" in frame else []
+
+
 class Fault(NamedTuple):
     """One finding. ``text`` says it all in words; fields that do not apply are None.
 

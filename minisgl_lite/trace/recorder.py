@@ -177,9 +177,12 @@ class Recorder(Listener):
 
     def _note_fault(self, frame: Frame) -> None:
         if self.sanitizer is not None and len(self.sanitizer.faults) > self._faults_seen:
-            fault = self.sanitizer.faults[self._faults_seen]
-            frame.setdefault("fault", fault.as_dict())
-            self._faults_seen = len(self.sanitizer.faults)
+            found = [fault.as_dict() for fault in self.sanitizer.faults[self._faults_seen :]]
+            self._faults_seen += len(found)
+            if "fault" not in frame:
+                frame["fault"] = found.pop(0)
+            if found:
+                frame.setdefault("more_faults", []).extend(found)
 
     def _set(self, frame: Frame, uid: int, **fields: Any) -> None:
         """Note the fields of a request that changed."""

@@ -1,11 +1,11 @@
 """A trace: what a scheduler did, step by step, as plain data.
 
-The format, version 1
+The format, version 2
 =====================
 
 A trace is one JSON object::
 
-    {"format": "minisgl-lite-trace", "version": 1, "digest": "<sha256>",
+    {"format": "minisgl-lite-trace", "version": 2, "digest": "<sha256>",
      "meta": {...}, "vocab": {"<token id>": "<its bytes in hex>"}, "frames": [frame, ...]}
 
 A file is this JSON, gzipped when its name ends in ``.gz``. In a page it travels as text, base64 of
@@ -65,7 +65,8 @@ A frame carries what changed. Slots stand as runs ``[first, count]`` of consecut
         remapped: null, or runs of the cached slots that took the duplicates' cells ("table" has
         them too)
     "fault": {"kind", "text", "uid", "position", "layer", "slot"}
-        what the KV sanitizer found up to here
+        what the KV sanitizer found up to here; the first of it, if it is more
+    "more_faults": [the others, each like "fault", in the order in which they were found]
 
 What follows from these is not stored but replayed (``minisgl_lite.trace.State``): who owns a slot,
 what is read, what is free. At the start ``free`` is every page in order, and the tree is its root,
@@ -104,7 +105,7 @@ from .replay import Replay, State
 from .soundness import check_frames, check_meta
 
 FORMAT = "minisgl-lite-trace"
-VERSION = 1
+VERSION = 2
 
 Frame: TypeAlias = dict[str, Any]
 

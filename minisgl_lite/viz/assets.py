@@ -32,6 +32,8 @@ _COMMENT = re.compile(
     r"^[ \t]*(?://[^\n]*|/\*\*(?:(?!\*/).)*\*/[ \t]*)\n", re.MULTILINE | re.DOTALL
 )
 
+_CSS_COMMENT = re.compile(r"^/\*(?:(?!\*/).)*\*/\n", re.MULTILINE | re.DOTALL)
+
 # What a page runs: it unpacks the module and loads it once, however many views the page holds.
 _PACKED = """\
 const load = async () => {{
@@ -105,6 +107,7 @@ def esm() -> str:
 
 @functools.cache
 def css() -> str:
-    """The style sheets, joined."""
+    """The style sheets, joined; comments and room at a line's beginning go."""
     sheets = ("view.css", "panels.css", "page.css", "answers.css")
-    return "\n".join((STATIC / name).read_text(encoding="utf-8") for name in sheets)
+    text = "\n".join((STATIC / name).read_text(encoding="utf-8") for name in sheets)
+    return re.sub(r"\n\s+", "\n", _CSS_COMMENT.sub("", text))

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 from ..toy import Toy
 from ..trace import Recorder, Trace, TraceError
 from ..trace.packing import pack
+from ..trace.trace import VERSION as TRACE_VERSION
 
 FORMAT = "minisgl-lite-variants"
 VERSION = 1
@@ -112,7 +113,11 @@ def opening(text: str, options: Mapping[str, Any]) -> Trace:
 def _runs(data: dict[str, Any]) -> Iterator[Trace]:
     for digest, meta, vocab, packed in data["runs"]:
         whole = {"digest": digest, "meta": data["meta"] | meta, "vocab": data["vocabs"][vocab]}
-        content = {"format": "minisgl-lite-trace", "version": 1, "packed": packed} | whole
+        content = {
+            "format": "minisgl-lite-trace",
+            "version": TRACE_VERSION,
+            "packed": packed,
+        } | whole
         yield Trace.from_dict(content, source="a variant")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..text import say
 from ..trace import ReqState, State, Trace
-from ..trace.faults import EARLY, fault_text
+from ..trace.faults import EARLY, fault_text, faults_of
 from ..trace.runs import from_runs, to_runs
 
 NAMED = 2  # requests named in one sentence; of more, their number is said
@@ -28,9 +28,11 @@ def sentence(trace: Trace, index: int, state: State | None = None) -> str:
     state = trace.state_at(index) if state is None else state
     told = _Told(trace, index, frame, state)
     parts = [_MAKERS[frame["phase"]](told)]
-    if fault := frame.get("fault"):
-        key = "sentence.fault.early" if fault.get("kind") in EARLY else "sentence.fault"
-        parts.insert(0, say(key, text=fault_text(fault)))
+    if faults := faults_of(frame):
+        first, *more = faults
+        key = "sentence.fault.early" if first.get("kind") in EARLY else "sentence.fault"
+        rest = [_count("sentence.fault.more", len(more))] if more else []
+        parts = [say(key, text=fault_text(first)), *rest, *parts]
     return _join(parts)
 
 

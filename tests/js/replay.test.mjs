@@ -126,6 +126,6 @@ test("what is no trace, another version or incomplete is named", () => {
   assert.equal(problem(trace), null);
   assert.equal(problem({}), "error.format");
   assert.equal(problem(null), "error.format");
-  assert.equal(problem({ ...trace, version: 2 }), "error.version");
+  assert.equal(problem({ ...trace, version: 1 }), "error.version");
   assert.equal(problem({ ...trace, frames: undefined }), "error.incomplete");
 });

@@ -160,8 +160,17 @@ test("a fault has a card for each kind that the sanitizer names", () => {
     const [{ question, lines }] = whyCards({ frame: { phase: "forward", fault: { kind, text: "step 3, layer 0: r2 reads slot 12" } }, meta: {} });
     assert.equal(question, "What is wrong here?");
     assert.equal(lines[0], "layer 0: r2 reads slot 12.");
-    assert.equal(lines.length, 3, `${kind} has no words of its own`);
+    assert.equal(lines.length, 2, `${kind} has no words of its own`);
   }
+});
+
+test("the card of several faults tells five more, and how many there are", () => {
+  const fault = (slot) => ({ kind: "stale-read", text: `step 3, layer 0: r2 reads slot ${slot}`, slot });
+  const more = Array.from({ length: 7 }, (_, i) => fault(i + 1));
+  const [{ lines }] = whyCards({ frame: { phase: "forward", fault: fault(0), more_faults: more }, meta: {} });
+  assert.equal(lines.length, 2 + 5 + 1);
+  assert.equal(lines[2], "layer 0: r2 reads slot 1.");
+  assert.match(lines[7], /^And 2 more/);
 });
 
 test("the pinned slot: what holds it, and what would free it", () => {

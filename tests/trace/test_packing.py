@@ -12,6 +12,7 @@ import pytest
 
 from minisgl_lite.distributed import DistributedInfo
 from minisgl_lite.trace import KVSanitizer, Recorder, Trace, TraceError
+from minisgl_lite.trace.faults import faults_of
 from minisgl_lite.trace.packing import pack, unpack
 
 from .big_run import REQUESTS, SLOTS, TURNS, big_run
@@ -85,7 +86,9 @@ def test_what_is_otherwise_than_foretold_stands_there_in_full() -> None:
     scheduler.engine.attn_backend.prepare_metadata = elsewhere
     run_stream(scheduler, 1)
     trace = recorder.trace()
-    assert any("fault" in frame for frame in trace.frames)
+    found = [fault for frame in trace.frames for fault in faults_of(frame)]
+    assert found == [fault.as_dict() for fault in sanitizer.faults], "all of them are in the trace"
+    assert max(len(faults_of(frame)) for frame in trace.frames) > 1
     assert Trace.from_widget(trace.to_widget()).frames == trace.frames
 
 

@@ -89,11 +89,11 @@ def edit(path: Path, **changes: Any) -> None:
 
 def test_another_version_is_refused_with_the_command_that_records_anew(tmp_path: Path) -> None:
     path = saved(tmp_path)
-    edit(path, version=2)
+    edit(path, version=1)
     with pytest.raises(TraceError) as caught:
         Trace.load(path)
     assert str(caught.value) == (
-        f"{path} has trace version 2, this package reads version 1; "
+        f"{path} has trace version 1, this package reads version 2; "
         "record it anew: minisgl-lite generate PROMPT --trace FILE"
     )
 
@@ -153,7 +153,7 @@ def test_json_that_is_no_trace(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(TraceError, match="is not a minisgl-lite-trace"):
             Trace.load(path)
-    path.write_text('{"format": "minisgl-lite-trace", "version": 1, "meta": {}}')
+    path.write_text('{"format": "minisgl-lite-trace", "version": 2, "meta": {}}')
     with pytest.raises(TraceError, match="is incomplete: digest, vocab, frames missing"):
         Trace.load(path)
 

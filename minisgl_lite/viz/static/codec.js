@@ -6,7 +6,7 @@ import { numberToPlace, placeToNumber } from "./variants.js";
 import { say } from "./words.js";
 
 const GRID = { format: "minisgl-lite-variants", version: 1 };
-const TRACE = { format: "minisgl-lite-trace", version: 1 };
+const TRACE = { format: "minisgl-lite-trace", version: 2 };
 
 /** @param {string} text @returns {Promise<any>} */
 async function inflate(text) {

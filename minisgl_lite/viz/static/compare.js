@@ -7,7 +7,7 @@ import { tokenIn } from "./slots.js";
 
 /** The order in which entries are compared: what a reader would name first stands first. */
 const ENTRIES = [
-  "phase", "turn", "sub", "lane", "batch", "rank", "fault", "reject", "refuse", "admit",
+  "phase", "turn", "sub", "lane", "batch", "rank", "fault", "more_faults", "reject", "refuse", "admit",
   "alloc", "free", "release", "batch_info", "tokens", "table", "reqs", "stored", "tree",
 ];
 

@@ -80,13 +80,9 @@ export function shownWords(first, [left, right], token) {
   return say("compare.first.shown.token", { uid: first.uid, index: first.index, left, right, a: text(first.left, 0), b: text(first.right, 1) });
 }
 
-/** The first difference in words, where no panel shows it. @param {import("./compare.js").Difference|null} first @param {string[]} labels @param {(id: number, side: number) => string} token */
-export function firstWords(first, [left, right], token) {
+/** The first difference in words, where no panel shows it. @param {import("./compare.js").Difference|null} first @param {string[]} labels */
+export function firstWords(first, [left, right]) {
   if (!first) return say("compare.equal", { left, right });
-  if (first.kind === "token") {
-    const text = (id, side) => (id === null ? say("compare.absent") : `“${token(id, side)}”`);
-    return say("compare.first.token", { uid: first.uid, index: first.index, left, right, a: text(first.left, 0), b: text(first.right, 1) });
-  }
   if (first.left_frame === null || first.right_frame === null) {
     return say("compare.first.end", { label: first.left_frame === null ? right : left, turn: first.turn });
   }

@@ -17,6 +17,11 @@ export function uidsOf(frame) {
 
 const anyReq = (frame, uid, state) =>
   Object.entries(frame.reqs ?? {}).some(([u, r]) => (uid === null || Number(u) === uid) && r.state === state);
+/** All that the sanitizer found in a frame, the first one first. @param {any} frame @returns {any[]} */
+export function faultsOf(frame) {
+  return frame?.fault ? [frame.fault, ...(frame.more_faults ?? [])] : [];
+}
+
 const fits = (uid, u) => uid === null || uid === u;
 
 /** @type {Object<string, (frame: any, uid: number|null) => boolean>} */
@@ -27,7 +32,7 @@ const SPECIAL = {
   refuse: (f, uid) => !!f.refuse && fits(uid, f.refuse.uid),
   reject: (f, uid) => anyReq(f, uid, "rejected"),
   finish: (f, uid) => (f.tokens ?? []).some(([u, , , finished]) => finished && fits(uid, u)),
-  fault: (f, uid) => !!f.fault && fits(uid, f.fault.uid),
+  fault: (f, uid) => faultsOf(f).some((fault) => fits(uid, fault.uid)),
   split: (f) => (f.tree ?? []).some((op) => op[0] === "split"),
 };
 

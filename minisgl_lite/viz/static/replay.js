@@ -39,7 +39,7 @@
  */
 
 export const FORMAT = "minisgl-lite-trace";
-export const VERSION = 1;
+export const VERSION = 2;
 
 /** What a slot is. The order is the order of the legend. */
 export const KIND = { lost: 0, free: 1, own: 2, locked: 3, shared: 4, evictable: 5, dummy: 6 };

@@ -61,6 +61,7 @@ export function sentence(state, tokens, before = null) {
   const make = MAKERS[frame.phase];
   const parts = [];
   if (frame.fault) parts.push(say(EARLY.has(frame.fault.kind) ? "sentence.fault.early" : "sentence.fault", { text: faultText(frame.fault) }));
+  if (frame.fault && frame.more_faults?.length) parts.push(count("sentence.fault.more", frame.more_faults.length));
   parts.push(make ? make(frame, state, tokens, before) : say("sentence.unknown", { phase: frame.phase }));
   return parts.filter(Boolean).join(" ");
 }

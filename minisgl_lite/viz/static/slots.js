@@ -1,5 +1,6 @@
 // How a slot looks and what it is in words: one place for pool, table and out_loc, so that they agree.
 
+import { faultsOf } from "./events.js";
 import { KIND, KIND_NAMES } from "./replay.js";
 import { isolate } from "./tokens.js";
 import { say, count } from "./words.js";
@@ -32,6 +33,16 @@ export function tokenIn(view, slot) {
   if (slots.node[slot] >= 0) return state.tree.get(slots.node[slot]).key[slots.at[slot]];
   if (slots.kind[slot] !== KIND.own) return -1;
   return state.reqs.get(slots.uid[slot]).ids[slots.pos[slot]] ?? -1;
+}
+
+/** The slots that a frame's faults name. @type {WeakMap<any, Set<number>>} */
+const faultySlots = new WeakMap();
+
+/** Whether a fault of a frame is about a slot. @param {any} frame @param {number} slot */
+function isFaulty(frame, slot) {
+  if (!frame?.fault) return false;
+  if (!faultySlots.has(frame)) faultySlots.set(frame, new Set(faultsOf(frame).map((fault) => fault.slot)));
+  return !!faultySlots.get(frame)?.has(slot);
 }
 
 /**
@@ -95,7 +106,7 @@ export function slotTile(t, view, slot, c, withToken = false) {
     next: slot - (slot % view.state.P) === view.state.free[0], written: !!slots.written[slot], aimed: !!slots.aimed[slot], read: !!slots.read[slot],
   });
   if (t.readable) t.text = String(slot);
-  if (slots.owners[slot] > 1 || view.frame?.fault?.slot === slot) {
+  if (slots.owners[slot] > 1 || isFaulty(view.frame, slot)) {
     t.edge = t.cross = c.px.bad;
     t.thick = true;
   }
@@ -113,7 +124,7 @@ export function stateWords(view, slot) {
   if (slots.written[slot]) words.push(say(slots.written[slot] === 2 ? "slot.written" : "slot.written.step"));
   else if (slots.aimed[slot]) words.push(say("slot.aimed"));
   if (slots.owners[slot] > 1) words.push(say("slot.double"));
-  if (view.frame?.fault?.slot === slot) words.push(say("slot.fault"));
+  if (isFaulty(view.frame, slot)) words.push(say("slot.fault"));
   if (kind !== KIND.own) words.push(say(`slot.${KIND_NAMES[kind]}`));
   else if (!words.length) words.push(say(slots.filled[slot] ? "slot.own" : "slot.reserved"));
   if (kind === KIND.shared || kind === KIND.locked) words.push(count("cell.holders", slots.holders[slot]));

@@ -1,8 +1,9 @@
 // The step as tables: for screen readers, for forced colours, for copying numbers.
 
 import { el } from "./dom.js";
+import { faultsOf } from "./events.js";
 import { KIND_NAMES } from "./replay.js";
-import { slotText } from "./sentences.js";
+import { faultText, slotText } from "./sentences.js";
 import { isolate } from "./tokens.js";
 import { say, number } from "./words.js";
 
@@ -36,7 +37,9 @@ export function stepTables(view) {
     return [say(`slot.${name}`), number(found.length), slotText(found, 40) || none];
   }).filter((row, kind) => kind !== 0 || row[1] !== "0");
   const out = batch ? batch.slots.map((slot, i) => `${batch.tokens[i].uid < 0 ? say("slot.dummy") : `r${batch.tokens[i].uid}[${batch.tokens[i].pos}]`} → ${slot}`) : [];
+  const faults = faultsOf(frame).slice(0, 256).map(faultText);
   return [
+    ...(faults.length ? [el("p", {}, [el("b", { text: `${say("steptable.faults")}: ` }), `${faults.join("; ")}.`])] : []),
     table(caption, ["request", "state", "row", "cached", "device", "max", "slots", "text"].map((key) => say(`steptable.${key}`)), reqs),
     table(say("steptable.pool"), [say("steptable.state"), say("steptable.count"), say("steptable.which")], byKind),
     el("p", {}, [el("b", { text: `${say("steptable.free")}: ` }), state.free.slice(0, 256).join(", ") || none]),

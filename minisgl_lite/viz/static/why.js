@@ -264,11 +264,18 @@ function takeCard(f) {
 
 // ---- what the sanitizer found -----------------------------------------------------------------------
 
-/** @param {{kind: string, text: string}} fault @returns {Card} */
-function faultCard(fault) {
+/** Faults beyond the first that a card tells; of others it tells the number. */
+const FAULTS_TOLD = 5;
+
+/** @param {any} frame @returns {Card} */
+function faultCard({ fault, more_faults: more = [] }) {
   const about = say(`why.fault.${fault.kind}`);
   const known = !about.startsWith("["); // a trace from outside may name another kind
-  return { question: say("why.fault.q"), lines: [`${faultText(fault)}.`, ...(known ? [about] : []), say("why.fault.first")] };
+  return { question: say("why.fault.q"), lines: [
+    `${faultText(fault)}.`, ...(known ? [about] : []),
+    ...more.slice(0, FAULTS_TOLD).map((other) => `${faultText(other)}.`),
+    ...(more.length > FAULTS_TOLD ? [say("why.fault.rest", { n: more.length - FAULTS_TOLD })] : []),
+  ] };
 }
 
 // ---- what a release does with whose slots -----------------------------------------------------------
@@ -353,5 +360,5 @@ export function whyCards(f) {
     prepare: () => [takeCard(f)],
     release: () => (f.frame.release ?? []).slice(0, RELEASED).map((one) => releaseCard(one, f)),
   }[f.frame.phase];
-  return [f.frame.fault ? faultCard(f.frame.fault) : null, ...(make ? make() : [])].filter((card) => card !== null);
+  return [f.frame.fault ? faultCard(f.frame) : null, ...(make ? make() : [])].filter((card) => card !== null);
 }
