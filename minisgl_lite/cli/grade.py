@@ -117,6 +117,8 @@ def _settings(args: argparse.Namespace) -> Any:
     secret = args.secret.read_bytes().strip() if args.secret else None
     if secret is not None:
         secret_numbers(secret)  # one that is too short stops the command, and no student
+    elif args.per_student:
+        raise ValueError("--per-student needs --secret: without one all have the same numbers.")
     return Settings(
         secret=secret,
         walls=not args.no_sandbox,

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..teaching.checks import EXERCISES, load_exercises
+from ..teaching.misconceptions import MISCONCEPTIONS
 from .run import Row
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
@@ -91,7 +92,8 @@ def _plain(value: object) -> str:
 
 
 def feedback_html(row: Row, *, warning: str = "") -> str:
-    """What a student gets back: for each exercise the points, the first difference, the page."""
+    """What a student gets back: for each exercise the points, what differs first, what is often
+    believed there, the page to read."""
     load_exercises()
     result = row.result
     body = [f"<p class=flag>{html.escape(warning)}</p>"] if warning else []
@@ -105,11 +107,18 @@ def feedback_html(row: Row, *, warning: str = "") -> str:
         said = "to be marked by hand" if cell.manual else cell.reason
         if not said and grade_id.endswith("-check"):
             said = "done" if cell.score == cell.max_score else "not done yet"
-        said = " ".join(part for part in (said, cell.comment) if part)
+        said = " ".join(
+            part for part in (said, _believed(cell.misconception), cell.comment) if part
+        )
         lines.append((grade_id.rpartition("-")[0], cell.score, cell.max_score, said, page))
     if lines:
         body += _table(["exercise", "points", "of", "what the check found", "to read"], lines)
     return _page(f"Feedback for {row.student}", body)
+
+
+def _believed(tag: str | None) -> str:
+    """What may stand behind a wrong answer, in a sentence."""
+    return f"(Often believed, and not so: {MISCONCEPTIONS[tag]}.)" if tag in MISCONCEPTIONS else ""
 
 
 def summary_html(rows: Sequence[Row], *, warning: str = "") -> str:
@@ -132,7 +141,8 @@ def summary_html(rows: Sequence[Row], *, warning: str = "") -> str:
     wrong = Counter(c.misconception for c in cells if c.misconception)
     if wrong:
         body.append("<h2>Misconceptions</h2>")
-        body += _table(["tag", "students"], wrong.most_common())
+        told = [(tag, count, MISCONCEPTIONS.get(tag, "")) for tag, count in wrong.most_common()]
+        body += _table(["tag", "students", "what is believed"], told)
     flagged = [(row.student, "; ".join(row.result.flags)) for row in rows if row.result.flags]
     if flagged:
         body.append("<h2>To look at</h2>")

@@ -155,10 +155,21 @@ def test_any_number_of_workers_gives_the_same_gradebook(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["grade"], ["grade", "in", "--out", "o"], ["regrade"], ["grade", "--validate", "none"]],
+    [
+        ["grade"],
+        ["grade", "in", "--out", "o"],
+        ["grade", "in", "--out", "o", "--assignment", NAME, "--per-student"],
+        ["regrade"],
+        ["grade", "--validate", "none"],
+    ],
 )
-def test_a_command_that_lacks_something_is_wrong(arguments: list[str]) -> None:
+def test_a_command_that_lacks_something_is_wrong(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "in" / "ada").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
 def test_without_a_sandbox_the_command_stops_and_says_how_to_get_one(

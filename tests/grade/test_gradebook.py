@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from minisgl_lite.grade.gradebook import feedback_html, gradebook_csv, summary_html
 from minisgl_lite.grade.job import Cell, Result
 from minisgl_lite.grade.run import Row
+from minisgl_lite.teaching.misconceptions import MISCONCEPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ['=HYPERLINK("x")', "+1", "-1", "@x", 'Doe, "Jane"', "学生", "x" * 200, "<script>"]
@@ -76,8 +78,11 @@ def test_a_warning_stands_on_every_report() -> None:
 def test_the_summary_counts_misconceptions_and_names_whom_to_look_at() -> None:
     rows = [row(f"s{n}", 0.0, reason="slot 8", misconception="m01") for n in range(3)]
     rows.append(Row("late", Result("timeout", reason="not done within 5 seconds")))
-    page = summary_html(rows)
-    assert "<td>m01</td><td>3</td>" in page
+    page = html.unescape(summary_html(rows))
+    assert f"<td>m01</td><td>3</td><td>{MISCONCEPTIONS['m01']}</td>" in page
+    believed = f"(Often believed, and not so: {MISCONCEPTIONS['m01']}.)"
+    assert believed in html.unescape(feedback_html(rows[0]))
+    assert "Often believed" not in feedback_html(row("right"))
     assert "slot 8 (3)" in page
     assert "not done within 5 seconds" in page and "late" in page
 

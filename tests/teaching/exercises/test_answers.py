@@ -11,6 +11,7 @@ import importlib
 import time
 from typing import Any
 
+import psutil
 import pytest
 
 from minisgl_lite.teaching.checks import EXERCISES, load_exercises, notebook, verdict_on
@@ -37,6 +38,13 @@ CASES = [(name, answer) for name in CODED for answer in answers(name).RIGHT]
 MISTAKES = [(name, *item) for name in CODED for item in answers(name).WRONG.items()]
 
 
+def seconds() -> float:
+    """Processor time of this process, which answers, and of the judge's, which asks."""
+    assert notebook._judge._process is not None
+    used = psutil.Process(notebook._judge._process.pid).cpu_times()
+    return time.process_time() + float(used.user + used.system)
+
+
 def label(value: Any) -> str:
     return getattr(value, "__name__", str(value)[:40])
 
@@ -49,9 +57,10 @@ def test_an_exercise_has_two_right_and_five_wrong_answers(name: str) -> None:
 @pytest.mark.parametrize(("name", "answer"), CASES, ids=label)
 def test_a_right_answer_is_done_in_time(name: str, answer: Any) -> None:
     verdict_on(name, {})  # starts the judge
-    began = time.process_time()
+    began = seconds()
     assert verdict_on(name, names_of(name, answer)).line() == f"done: {name}"
-    assert time.process_time() - began < 10
+    # One waits for the other, so that this is how long it takes where nothing else runs.
+    assert seconds() - began < 10
 
 
 @pytest.mark.parametrize(("name", "answer", "words"), MISTAKES, ids=label)
