@@ -106,3 +106,46 @@ def test_a_typed_prompt_gets_the_tokens_of_a_separate_engine(page: Any) -> None:
         timeout=STEP_LIMIT,
     )
     assert expected in answers(page)
+
+
+def test_a_live_request_is_aborted(page: Any) -> None:
+    live = view(page)
+    live.locator(".kvv-prompt").fill(PROMPT)
+    live.locator(".kvv-live .kvv-num").first.fill("40")
+    live.get_by_role("button", name="Add", exact=True).click()
+    live.get_by_role("button", name="Step", exact=True).click()
+    aborting = live.get_by_role("button", name="Abort r")
+    aborting.last.wait_for(timeout=STEP_LIMIT)
+    uid = aborting.last.get_attribute("aria-label").split()[-1]
+    aborting.last.click()
+    live.get_by_role("button", name="Step", exact=True).click()
+    row = live.locator(".kvv-req", has_text=f"{uid}")
+    row.locator(".kvv-state", has_text="aborted").last.wait_for(timeout=STEP_LIMIT)
+
+
+def test_a_killed_kernel_is_told_and_the_steps_are_kept(page: Any) -> None:
+    """The last test of its page: its kernel is gone afterwards."""
+    live = view(page)
+    slider = live.locator(".kvv-slider")
+    steps = int(slider.get_attribute("max"))
+    assert steps > 0
+    live.locator(".kvv-prompt").fill(PROMPT)
+    live.get_by_role("button", name="Add", exact=True).click()
+    live.get_by_role("button", name="Run", exact=True).click()
+    page.wait_for_function(
+        "steps => Number(document.querySelector('.kvv:has(.kvv-prompt) .kvv-slider').max) > steps",
+        arg=steps,
+        timeout=STEP_LIMIT,
+    )
+    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+    told = live.locator(".kvv-status", has_text="recorded steps are kept")
+    told.wait_for(timeout=STEP_LIMIT)
+    kept = int(slider.get_attribute("max"))
+    assert kept > steps
+    slider.focus()
+    page.keyboard.press("Home")
+    page.wait_for_timeout(200)
+    assert int(slider.input_value()) == 0
+    page.keyboard.press("End")
+    page.wait_for_timeout(200)
+    assert int(slider.input_value()) == kept

@@ -122,6 +122,37 @@ def test_the_active_cell_says_what_the_slot_is(open_view: Any, trace: Trace) -> 
         view.tab.keyboard.press("ArrowRight")
 
 
+def test_in_the_accessibility_tree_random_cells_are_what_python_says(
+    open_view: Any, trace: Trace
+) -> None:
+    """As Chromium hands it to a screen reader, not as we wrote the attribute."""
+    view = open_view(trace, panels=["pool"])
+    devtools = view.tab.context.new_cdp_session(view.tab)
+    rng = random.Random(3)
+    for index in rng.sample(range(len(trace)), 4):
+        view.go(index)
+        slots = trace.state_at(index).slots()[:-2]
+        for info in rng.sample(slots, 3):
+            cell = view.tab.locator('.kvv-panel-pool [role="gridcell"][tabindex="0"]')
+            cell.focus()
+            at = int(view.active("pool").split()[1].rstrip(","))
+            for _ in range(abs(info.slot - at)):
+                view.tab.keyboard.press("ArrowRight" if at < info.slot else "ArrowLeft")
+            nodes = devtools.send("Accessibility.getFullAXTree")["nodes"]
+            (focused,) = (
+                node
+                for node in nodes
+                if node["role"]["value"] == "gridcell"
+                and any(p["name"] == "focused" and p["value"]["value"] for p in node["properties"])
+            )
+            name = focused["name"]["value"]
+            assert name.startswith(f"slot {info.slot}, page {info.slot // trace.meta['page_size']}")
+            if info.state == "own":
+                uid, position = info.holders[0]
+                assert f"r{uid}, position {position}" in name
+            assert ("written now" in name) == info.written_now
+
+
 def test_it_opens_where_it_is_told_to(open_view: Any, trace: Trace) -> None:
     assert open_view(trace, start="evict").frame() == trace.find("evict")
     assert open_view(trace).frame() == 0
