@@ -10,11 +10,11 @@ import torch
 from ..core import Batch
 from ..kernel.attend import decode_attention_cpu, why_not_compiled
 from .base import Place
-from .paged import PagedMetadata
+from .paged import CapturedPages, PagedMetadata
 from .torch_ref import TorchAttnBackend
 
 
-class CpuAttnBackend(TorchAttnBackend):
+class CpuAttnBackend(CapturedPages, TorchAttnBackend):
     """As the torch backend, but a decode step copies no K and V and builds no mask."""
 
     @classmethod

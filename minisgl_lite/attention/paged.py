@@ -5,6 +5,7 @@ mini-sglang: attention/utils.py, and the parts that its backends repeat.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from ..utils import align_ceil, div_ceil
 from .base import BaseAttnBackend, BaseAttnMetadata
 
 if TYPE_CHECKING:
+    from ..kvcache import BaseKVCachePool
     from ..models.config import ModelConfig
 
 
@@ -106,21 +108,13 @@ class CaptureData:
         )
 
 
-class PagedAttnBackend(BaseAttnBackend):
-    """A backend whose kernels take page ids; its decode step can be captured in CUDA graphs."""
+class CapturedPages(BaseAttnBackend):
+    """A backend whose decode step takes page ids, so that it can be captured in graphs."""
 
-    def __init__(self, config: ModelConfig) -> None:
-        ctx = get_global_ctx()
-        self.config = config
-        self.kvcache = ctx.kv_cache
-        self.page_size = ctx.page_size
-        self.page_table = ctx.page_table
-        self.scale = config.head_dim**-0.5
-        self.capture: CaptureData | None = None
-        self.capture_bs: list[int] = []
-
-    def prepare_metadata(self, batch: Batch) -> None:
-        batch.attn_metadata = PagedMetadata.of_batch(batch, self.page_table, self.page_size)
+    kvcache: BaseKVCachePool
+    page_size: int
+    capture: CaptureData | None = None
+    capture_bs: Sequence[int] = ()
 
     def init_capture_graph(self, max_seq_len: int, bs_list: list[int]) -> None:
         assert self.capture is None, "the capture buffers exist already."
@@ -148,3 +142,18 @@ class PagedAttnBackend(BaseAttnBackend):
         capture.cu_seqlens_k[: bs + 1].copy_(metadata.cu_seqlens_k)
         capture.seq_lens[:bs].copy_(metadata.cache_seqlens)
         capture.page_table[:bs, : metadata.page_table.shape[1]].copy_(metadata.page_table)
+
+
+class PagedAttnBackend(CapturedPages):
+    """A backend whose kernels take page ids in every phase."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        ctx = get_global_ctx()
+        self.config = config
+        self.kvcache = ctx.kv_cache
+        self.page_size = ctx.page_size
+        self.page_table = ctx.page_table
+        self.scale = config.head_dim**-0.5
+
+    def prepare_metadata(self, batch: Batch) -> None:
+        batch.attn_metadata = PagedMetadata.of_batch(batch, self.page_table, self.page_size)

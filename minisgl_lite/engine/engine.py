@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 
 from ..attention import create_attention_backend
+from ..attention.cpu import CpuAttnBackend
 from ..core import Batch, Context, use_ctx
 from ..distributed import DistributedCommunicator
 from ..hooks import Hooks
@@ -22,6 +23,7 @@ from .graph import CudaRecorder, GraphRunner, determine_cuda_graph_bs, make_dumm
 from .sample import BatchSamplingArgs, Sampler
 from .stream import CopyDone, CudaStream, DoneEvent, HostStream, Stream
 from .tables import make_page_table
+from .tape import TapeRecorder
 
 
 class ForwardOutput(NamedTuple):
@@ -93,16 +95,25 @@ class Engine:
             config.cuda_graph_bs, config.cuda_graph_max_bs, config.max_running_req
         )
         self.graph_runner = GraphRunner(sizes, self.dummy_req)
-        if isinstance(self.stream, CudaStream):
+        if (recorder := self._recorder()) is not None:
             self.graph_runner.capture(
                 self.model,
                 self.attn_backend,
                 self.max_seq_len,
                 model_config.vocab_size,
-                CudaRecorder(self.stream.stream),
+                recorder,
             )
+        if isinstance(self.stream, CudaStream):
             # Pool and table were made on the default stream, and steps run on others.
             torch.cuda.synchronize(self.device)
+
+    def _recorder(self) -> CudaRecorder | TapeRecorder | None:
+        """What captures a decode step here; None where it can only be padded."""
+        if isinstance(self.stream, CudaStream):
+            return CudaRecorder(self.stream.stream)
+        decodes = getattr(self.attn_backend, "decode_backend", self.attn_backend)
+        alone = self.ctx.tp_info.size == 1  # a tape holds no exchange between ranks
+        return TapeRecorder() if alone and isinstance(decodes, CpuAttnBackend) else None
 
     def _make_pool_and_table(self, config: EngineConfig) -> None:
         self.ctx.kv_cache = self.kv_cache = create_kvcache_pool(

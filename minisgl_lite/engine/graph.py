@@ -1,7 +1,8 @@
 """Decode batches of a few fixed sizes (mini-sglang: engine/graph.py).
 
 A captured CUDA graph replays one batch size, so decode batches are filled up with the dummy request
-to the next captured size. Padding needs no GPU and can be watched without one.
+to the next captured size. Padding needs no GPU and can be watched without one; nor does the replay,
+for which a CPU has its own recorder (``tape.py``).
 
 A graph is a list of kernel launches with their addresses. So all that changes from step to step is
 copied to fixed addresses before a replay: ids, positions and ``out_loc`` here, lengths and page ids
@@ -101,7 +102,7 @@ class GraphRunner:
         The recorded requests are all the dummy: what they store goes to the dummy page.
 
         Args:
-            record: turns a step into a ``Graph``; on CUDA, a ``CudaRecorder``.
+            record: turns a step into a ``Graph``; a ``CudaRecorder`` or ``TapeRecorder``.
 
         Raises:
             ValueError: the attention backend can't be captured.

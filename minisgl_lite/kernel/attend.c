@@ -54,10 +54,10 @@ INLINE void fetch(const char *row, long bytes) {
     for (long i = 0; i < bytes; i += 64) __builtin_prefetch(row + i);
 }
 
-/* q: (group, dim) fp32, scaled; out: the same shape; k, v: slot 0 at this head; rows: (n,), and
+/* q: (group, dim) fp32; out: the same shape; k, v: slot 0 at this head; rows: (n,), and
  * AHEAD more that may be fetched; scores: (group, n). */
 INLINE void attend(int bf16, long dim, const float *q, const char *k, const char *v, const long *rows,
-                   float *scores, float *out, long n, long group) {
+                   float *scores, float *out, long n, long group, float scale) {
     long bytes = dim * (bf16 ? 2 : 4);
     for (long t = 0; t < n; t++) {
         fetch(k + rows[t + AHEAD], bytes);
@@ -67,7 +67,7 @@ INLINE void attend(int bf16, long dim, const float *q, const char *k, const char
                 memcpy(&part, q + g * dim + i, sizeof part);
                 acc += part * load(bf16, k + rows[t], i);
             }
-            scores[g * n + t] = sum(acc);
+            scores[g * n + t] = scale * sum(acc);
         }
     }
     for (long g = 0; g < group; g++) {
@@ -87,13 +87,13 @@ INLINE void attend(int bf16, long dim, const float *q, const char *k, const char
     }
 }
 
-/* q, out: (bs, heads, dim) fp32, q scaled. k, v: (pages, P, kv_heads, dim), fp32 or bf16.
+/* q, out: (bs, heads, dim) fp32. k, v: (pages, P, kv_heads, dim), fp32 or bf16.
  * page_table: (bs, width) page ids; lengths: (bs,). dim is a multiple of 16.
  * Returns 0; or 1 + the number of the first request with a page outside [0, num_pages) or a length
  * outside [1, width * P], and then nothing was read or written; or -1 when there is no memory for the scores. */
 long decode_attention(int bf16, const float *q, const char *k, const char *v, const int32_t *page_table,
                       const int32_t *lengths, float *out, long bs, long heads, long kv_heads, long dim,
-                      long num_pages, long page_size, long width, int threads) {
+                      long num_pages, long page_size, long width, float scale, int threads) {
     long group = heads / kv_heads, size = bf16 ? 2 : 4, failed = 0, longest = 0;
     for (long b = 0; b < bs; b++) {
         if (lengths[b] < 1 || lengths[b] > width * page_size) return b + 1;
@@ -115,11 +115,11 @@ long decode_attention(int bf16, const float *q, const char *k, const char *v, co
             long head = h * dim * size, at = (b * heads + h * group) * dim;
             find_rows(page_table + b * width, n, page_size, kv_heads * dim * size, rows);
             if (dim == 64 && !bf16) /* the compiler unrolls what it knows */
-                attend(0, 64, q + at, k + head, v + head, rows, scores, out + at, n, group);
+                attend(0, 64, q + at, k + head, v + head, rows, scores, out + at, n, group, scale);
             else if (dim == 64)
-                attend(1, 64, q + at, k + head, v + head, rows, scores, out + at, n, group);
+                attend(1, 64, q + at, k + head, v + head, rows, scores, out + at, n, group, scale);
             else
-                attend(bf16, dim, q + at, k + head, v + head, rows, scores, out + at, n, group);
+                attend(bf16, dim, q + at, k + head, v + head, rows, scores, out + at, n, group, scale);
         }
         free(scores);
         free(rows);

@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 
-from .compiled import load_library
+from .compiled import launch, load_library
 
 DTYPES = (torch.float32, torch.bfloat16)
+_ALLOWED = [[dtype, dtype, torch.int32, torch.int32] for dtype in DTYPES]
 
 
 @cache
@@ -21,7 +22,13 @@ def _compiled() -> Any:
     if library is None:
         return None
     pointer, number = ctypes.c_void_p, ctypes.c_long
-    library.decode_attention.argtypes = [ctypes.c_int, *[pointer] * 6, *[number] * 7, ctypes.c_int]
+    library.decode_attention.argtypes = [
+        ctypes.c_int,
+        *[pointer] * 6,
+        *[number] * 7,
+        ctypes.c_float,
+        ctypes.c_int,
+    ]
     library.decode_attention.restype = number
     return library.decode_attention
 
@@ -64,25 +71,35 @@ def decode_attention_cpu(
     """
     num_pages, page_size, kv_heads, dim = k_cache.shape
     parts = (k_cache, v_cache, page_table, cache_seqlens)
-    if not all(part.is_contiguous() for part in parts):
+    if not all([part.is_contiguous() for part in parts]):
         raise ValueError("caches, page table and lengths must be contiguous.")
-    dtypes = tuple(part.dtype for part in parts)
-    if dtypes not in [(dtype, dtype, torch.int32, torch.int32) for dtype in DTYPES]:
+    dtypes = [part.dtype for part in parts]
+    if dtypes not in _ALLOWED:
         raise ValueError(
             f"dtypes of caches, page table and lengths are {dtypes}; allowed are float32 or"
             " bfloat16 caches, and int32."
         )
-    scaled = (q.float() * scale).contiguous()  # (bs, H_q, D)
-    out = torch.empty_like(scaled)
+    given = q.float().contiguous()  # (bs, H_q, D)
+    out = torch.empty_like(given)
     bs, heads = q.shape[:2]
-    bad: int = _compiled()(
+
+    def refuse(bad: int) -> Exception:
+        if bad < 0:
+            return MemoryError("no memory for the scores of a decode step.")
+        return ValueError(
+            f"request {bad - 1}: a page is outside the pool's [0, {num_pages}), or its length"
+            f" {int(cache_seqlens[bad - 1])} outside [1, {page_table.shape[1] * page_size}]."
+        )
+
+    launch(
+        _compiled(),
         k_cache.dtype == torch.bfloat16,
-        scaled.data_ptr(),
-        k_cache.data_ptr(),
-        v_cache.data_ptr(),
-        page_table.data_ptr(),
-        cache_seqlens.data_ptr(),
-        out.data_ptr(),
+        given,
+        k_cache,
+        v_cache,
+        page_table,
+        cache_seqlens,
+        out,
         bs,
         heads,
         kv_heads,
@@ -90,13 +107,8 @@ def decode_attention_cpu(
         num_pages,
         page_size,
         page_table.shape[1],
+        scale,
         torch.get_num_threads(),
+        refuse=refuse,
     )
-    if bad > 0:
-        raise ValueError(
-            f"request {bad - 1}: a page is outside the pool's [0, {num_pages}), or its length"
-            f" {int(cache_seqlens[bad - 1])} outside [1, {page_table.shape[1] * page_size}]."
-        )
-    if bad < 0:
-        raise MemoryError("no memory for the scores of a decode step.")
     return out.to(q.dtype)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .compiled import load_library
+from .compiled import launch, load_library
 
 BLOCK_TYPES = {"Q4_0": 2, "Q4_1": 3, "Q8_0": 8}
 """The types that ``blocks.c`` reads, as it and the file number them."""
@@ -66,11 +66,12 @@ def blocks_linear(x: torch.Tensor, blocks: Blocks) -> torch.Tensor:
     rows, out = x.shape[0], blocks.raw.shape[0]
     given = x.float().contiguous()
     y = torch.empty((rows, out), dtype=torch.float32)
-    kernel(
+    launch(
+        kernel,
         BLOCK_TYPES[blocks.type],
-        blocks.raw.data_ptr(),
-        given.data_ptr(),
-        y.data_ptr(),
+        blocks.raw,
+        given,
+        y,
         rows,
         blocks.in_features,
         out,

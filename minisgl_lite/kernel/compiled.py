@@ -1,4 +1,4 @@
-"""C sources of this package, compiled where a compiler is there, and loaded.
+"""C sources of this package, compiled where a compiler is there, loaded, and called.
 
 A library is built once per source, compiler and processor, into the user's cache folder. Without a
 compiler, or when anything about it fails, there is none, and whoever asked uses its torch twin.
@@ -13,8 +13,14 @@ import platform
 import shutil
 import subprocess
 import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+import torch
 
 FLAGS = (
     *("-O3", "-march=native", "-mprefer-vector-width=512", "-ffast-math"),
@@ -89,3 +95,54 @@ def _compile(compiler: str, source: Path, library: Path) -> None:
         ):
             subprocess.run(command, capture_output=True, check=True, timeout=120)
         os.replace(linked, library)
+
+
+class _Recording(threading.local):
+    """The lists of this thread's recording; None where there is none."""
+
+    calls: list[Callable[[], Any]] | None = None
+    kept: list[Any]
+
+
+_RECORDING = _Recording()
+
+
+@contextmanager
+def recording(calls: list[Callable[[], Any]], kept: list[Any]) -> Iterator[None]:
+    """What this thread launches inside the block is done and appended to ``calls``; its tensors to
+    ``kept``, so that they stay where they are."""
+    _RECORDING.calls, _RECORDING.kept = calls, kept
+    try:
+        yield
+    finally:
+        _RECORDING.calls = None
+
+
+def launch(function: Any, *args: Any, refuse: Callable[[int], Exception] | None = None) -> None:
+    """Call a compiled function; tensors go by address.
+
+    Args:
+        refuse: makes an error of what the function returns, where that is not 0.
+    """
+    plain = [arg.data_ptr() if isinstance(arg, torch.Tensor) else arg for arg in args]
+    status = function(*plain)
+    if status:
+        assert refuse is not None
+        raise refuse(status)
+    if _RECORDING.calls is not None:
+        _RECORDING.kept.append(args)
+        _RECORDING.calls.append(_again(function, plain, refuse))
+
+
+def _again(
+    function: Any, plain: list[Any], refuse: Callable[[int], Exception] | None
+) -> Callable[[], None]:
+    args = [kind(arg) for kind, arg in zip(function.argtypes, plain, strict=True)]
+    if refuse is None:
+        return lambda: function(*args)
+
+    def again() -> None:
+        if status := function(*args):
+            raise refuse(status)
+
+    return again

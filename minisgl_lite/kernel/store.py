@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 
 from .availability import triton_is_installed
+from .compiled import launch
+from .rows import compiled_rows
 
 
 def store_cache(
@@ -33,8 +35,46 @@ def store_cache(
         from .triton_store import scatter_rows
 
         scatter_rows(k_cache, v_cache, indices, k, v)
+    elif _is_for_compiled(k_cache, v_cache):
+        _scatter_rows_cpu(k_cache, v_cache, indices, k, v)
     else:
+        _check_slots(indices, len(k_cache))
         scatter_rows_torch(k_cache, v_cache, indices, k, v)
+
+
+def _is_for_compiled(*caches: torch.Tensor) -> bool:
+    whole = all(cache.is_cpu and cache.is_contiguous() for cache in caches)
+    return whole and compiled_rows() is not None
+
+
+def _scatter_rows_cpu(
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    indices: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+) -> None:
+    """The same in compiled code, which looks at the slots before it writes."""
+    size, heads, dim = k_cache.shape
+    row = (dim, 1)
+    k, v = (t if t.stride()[1:] == row else t.contiguous() for t in (k, v))
+    bytes_each = k_cache.element_size()
+    indices = indices.contiguous()
+    launch(
+        compiled_rows().scatter_rows,
+        k_cache,
+        v_cache,
+        indices,
+        indices.dtype == torch.int64,
+        k,
+        v,
+        len(indices),
+        heads * dim * bytes_each,
+        k.stride(0) * bytes_each,
+        v.stride(0) * bytes_each,
+        size,
+        refuse=lambda row: _outside(int(indices[row - 1]), size),
+    )
 
 
 def scatter_rows_torch(
@@ -64,7 +104,7 @@ def _check(
         )
     if indices.device != k_cache.device:
         raise ValueError(f"indices lie on {indices.device}; the cache is on {k_cache.device}.")
-    slots, heads, dim = k_cache.shape
+    _, heads, dim = k_cache.shape
     fitting = ((len(indices), heads, dim), (len(indices), heads * dim))
     for name, rows in (("k", k), ("v", v)):
         if tuple(rows.shape) not in fitting:
@@ -76,10 +116,18 @@ def _check(
                 f"{name} is {rows.dtype} on {rows.device};"
                 f" the cache is {k_cache.dtype} on {k_cache.device}."
             )
+
+
+def _check_slots(indices: torch.Tensor, slots: int) -> None:
+    """NOTE: on a GPU nobody looks: it would cost a wait for the device."""
     if indices.is_cpu and len(indices) > 0:
         low, high = (int(x) for x in indices.aminmax())
         if low < 0 or high >= slots:
-            raise ValueError(f"slot {low if low < 0 else high} is outside the pool's [0, {slots}).")
+            raise _outside(low if low < 0 else high, slots)
+
+
+def _outside(slot: int, slots: int) -> ValueError:
+    return ValueError(f"slot {slot} is outside the pool's [0, {slots}).")
 
 
 def _check_caches(k_cache: torch.Tensor, v_cache: torch.Tensor) -> None:

@@ -60,8 +60,8 @@ class AttentionLayer(StateLessOP):
         """(T, (H_q + 2·H_kv)·D) -> (T, H_q·D), this rank's heads, at the batch's positions."""
         ctx = get_global_ctx()
         batch, hooks = ctx.batch, ctx.hooks
-        dims = [self.qo_attn_dim, self.kv_attn_dim, self.kv_attn_dim]
-        q, k, v = (part.unflatten(-1, (-1, self.head_dim)) for part in qkv.split(dims, dim=-1))
+        heads = [self.num_qo_heads, self.num_kv_heads, self.num_kv_heads]
+        q, k, v = qkv.view(-1, sum(heads), self.head_dim).split_with_sizes(heads, dim=1)
         if self.q_norm is not None:
             q = self.q_norm.forward(q)
         if self.k_norm is not None:

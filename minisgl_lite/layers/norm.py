@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import torch
 
+from minisgl_lite.kernel.rows import rmsnorm
+
 from .base import BaseOP
 
 
 class RMSNorm(BaseOP):
-    """x / sqrt(mean(x²) + eps) · weight over the last dimension.
-
-    Computed in fp32 and cast back before the weight is applied, as transformers does.
-    """
+    """x / sqrt(mean(x²) + eps) · weight over the last dimension."""
 
     def __init__(self, size: int, eps: float) -> None:
         self.eps = eps
@@ -19,9 +18,7 @@ class RMSNorm(BaseOP):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(..., size) -> the same shape and dtype; ``x`` is left as it is."""
-        wide = x.float()
-        variance = wide.pow(2).mean(-1, keepdim=True)
-        return self.weight * (wide * torch.rsqrt(variance + self.eps)).to(x.dtype)
+        return rmsnorm(x, self.weight, self.eps)
 
 
 class RMSNormFused(RMSNorm):
@@ -35,5 +32,6 @@ class RMSNormFused(RMSNorm):
         The sum is written into ``residual``, which is also what is returned. Without a residual
         ``x`` itself becomes the residual and is not changed.
         """
-        residual = x if residual is None else residual.add_(x)
-        return super().forward(residual), residual
+        if residual is None:
+            return rmsnorm(x, self.weight, self.eps), x
+        return rmsnorm(x.to(residual.dtype), self.weight, self.eps, residual), residual

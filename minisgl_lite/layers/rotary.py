@@ -9,6 +9,8 @@ from weakref import WeakValueDictionary
 
 import torch
 
+from minisgl_lite.kernel.rows import rotate
+
 from .base import StateLessOP
 from .rope_scaling import ROPE_SCALING
 
@@ -73,14 +75,8 @@ class RotaryEmbedding(StateLessOP):
         self, positions: torch.Tensor, query: torch.Tensor, key: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Positions (T,), query (T, H_q, D), key (T, H_kv, D) -> both rotated, fresh tensors."""
-        table = self._table(positions.device)[positions].to(query.dtype)  # (T, 2, D)
-        cos, sin = table[:, :1], table[:, 1:]  # (T, 1, D) each: one angle for all heads
-        return _rotate(query, cos, sin), _rotate(key, cos, sin)
-
-
-def _rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """(T, H, D): x · cos + (halves of x swapped) · sin."""
-    return x * cos + x.roll(x.shape[-1] // 2, dims=-1) * sin
+        table = self._table(positions.device)
+        return rotate(query, table, positions), rotate(key, table, positions)
 
 
 # Layers of one model, and models alike, share a table for as long as one of them lives.

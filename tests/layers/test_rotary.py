@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from minisgl_lite.kernel import rows
 from minisgl_lite.layers import RotaryEmbedding, get_rope
 from minisgl_lite.layers.rotary import _LIVE, inverse_frequencies
 
@@ -130,7 +131,10 @@ def test_scaled_frequencies_equal_transformers(scaling: dict[str, Any], base: fl
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_rotation_equals_transformers_in_every_bit(dtype: torch.dtype) -> None:
+def test_rotation_in_torch_equals_transformers_in_every_bit(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "compiled_rows", lambda: None)  # which rounds less often
     from transformers import LlamaConfig
     from transformers.models.llama import modeling_llama as oracle
 

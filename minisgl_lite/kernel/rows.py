@@ -1,0 +1,153 @@
+"""What a layer does between its products, row by row, on a CPU (mini-sglang takes these from
+flashinfer: rmsnorm, fused_add_rmsnorm, silu_and_mul, rotary embedding).
+
+One pass of compiled code each, where a compiler is there and the numbers are fp32; else the torch
+twin, which every device runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from .compiled import launch, load_library
+
+INDEX_DTYPES = (torch.int32, torch.int64)
+
+
+@cache
+def compiled_rows() -> Any:
+    """The library made of ``rows.c``, with its signatures; None where it can't be had."""
+    library = load_library("rows.c")
+    if library is None:
+        return None
+    pointer, number, flag = ctypes.c_void_p, ctypes.c_long, ctypes.c_int
+    library.rmsnorm.argtypes = [*[pointer] * 4, *[number] * 2, ctypes.c_float, flag]
+    library.silu_and_mul.argtypes = [*[pointer] * 2, *[number] * 2, flag]
+    library.rotate.argtypes = [*[pointer] * 3, flag, pointer, *[number] * 5, flag]
+    library.scatter_rows.argtypes = [*[pointer] * 3, flag, *[pointer] * 2, *[number] * 5]
+    library.rmsnorm.restype = library.silu_and_mul.restype = None
+    library.rotate.restype = library.scatter_rows.restype = number
+    return library
+
+
+def rmsnorm(
+    x: torch.Tensor, weight: torch.Tensor, eps: float, residual: torch.Tensor | None = None
+) -> torch.Tensor:
+    """x / sqrt(mean(x²) + eps) · weight over the last dimension.
+
+    Args:
+        x: (..., size), left as it is.
+        weight: (size,).
+        residual: of the shape of ``x``; the sum of both, which is written into it, is then what is
+            normalised.
+    Returns:
+        A new tensor like the one that was normalised.
+    """
+    if _fits(x, weight) and (residual is None or _fits(residual, weight)):
+        size = x.shape[-1]
+        y = torch.empty_like(x)
+        launch(
+            compiled_rows().rmsnorm,
+            x,
+            residual,
+            weight,
+            y,
+            x.numel() // size,
+            size,
+            eps,
+            torch.get_num_threads(),
+        )
+        return y
+    return rmsnorm_torch(x if residual is None else residual.add_(x), weight, eps)
+
+
+def rmsnorm_torch(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """Computed in fp32 and cast back before the weight is applied, as transformers does."""
+    wide = x.float()
+    variance = wide.pow(2).mean(-1, keepdim=True)
+    return weight * (wide * torch.rsqrt(variance + eps)).to(x.dtype)
+
+
+def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
+    """(T, 2·I), gate before up -> silu(gate) · up, (T, I)."""
+    if not _fits(x):
+        return silu_and_mul_torch(x)
+    rows, twice = x.shape
+    y = x.new_empty(rows, twice // 2)
+    launch(compiled_rows().silu_and_mul, x, y, rows, twice // 2, torch.get_num_threads())
+    return y
+
+
+def silu_and_mul_torch(x: torch.Tensor) -> torch.Tensor:
+    """The twin of ``silu_and_mul``."""
+    gate, up = x.chunk(2, dim=-1)
+    return F.silu(gate).mul_(up)
+
+
+def rotate(x: torch.Tensor, table: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """Each pair (x_i, x_{i + D/2}) of each head, turned by the angle of its token's position.
+
+    Args:
+        x: (T, H, D), left as it is; heads contiguous, rows with any stride.
+        table: (positions, 2, D) fp32: cos, then sin with the sign that each half takes.
+        positions: (T,) int32 or int64.
+    Returns:
+        (T, H, D), a new tensor.
+    Raises:
+        IndexError: a position outside the table.
+    """
+    rows, heads, dim = x.shape
+    fits = _is_plain(x, table) and x.stride()[1:] == (dim, 1) and positions.is_contiguous()
+    if not fits or positions.dtype not in INDEX_DTYPES or compiled_rows() is None:
+        return rotate_torch(x, table, positions)
+    y = torch.empty((rows, heads, dim))
+    launch(
+        compiled_rows().rotate,
+        x,
+        table,
+        positions,
+        positions.dtype == torch.int64,
+        y,
+        rows,
+        heads,
+        dim,
+        x.stride(0),
+        table.shape[0],
+        torch.get_num_threads(),
+        refuse=lambda row: IndexError(
+            f"position {int(positions[row - 1])} is outside the table's [0, {table.shape[0]})."
+        ),
+    )
+    return y
+
+
+def rotate_torch(x: torch.Tensor, table: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """The twin of ``rotate``: x · cos + (halves of x swapped) · sin."""
+    cos, sin = table[positions].to(x.dtype).split(1, dim=1)  # (T, 1, D) each
+    return x * cos + x.roll(x.shape[-1] // 2, dims=-1) * sin
+
+
+def _is_plain(*tensors: torch.Tensor) -> bool:
+    return all([t.dtype == torch.float32 and t.is_cpu for t in tensors])
+
+
+def _fits(*tensors: torch.Tensor) -> bool:
+    """Whether the compiled functions take these tensors."""
+    whole = all([t.is_contiguous() for t in tensors])
+    return whole and _is_plain(*tensors) and compiled_rows() is not None
+
+
+__all__ = [
+    "compiled_rows",
+    "rmsnorm",
+    "rmsnorm_torch",
+    "rotate",
+    "rotate_torch",
+    "silu_and_mul",
+    "silu_and_mul_torch",
+]
