@@ -15,12 +15,14 @@ from ..models import open_model
 from ..scheduler import Scheduler
 from . import host, memory, workloads
 from .baseline import transformers_model
+from .llamacpp import LlamaCpp, llamacpp_file
 from .parts import measure_parts
 from .quality import agreement, texts_of
 from .timing import Measured, take_turns
 
 THEIRS = "transformers fp32"
 THEIRS_BF16 = "transformers bf16"
+LLAMA_CPP = "llama.cpp"
 EXACT, QUICK = "exact", "quick"
 BASE = {
     "decode": THEIRS,
@@ -99,6 +101,8 @@ def _whole_runs(
             prompts = workloads.prompts_of(batch, length, vocab)
             runs = {k: _ours(name, llm, prompts) for k, llm in ours.items()}
             runs |= {k: _theirs(name, one, prompts) for k, one in theirs.items()}
+            if name == "decode" and (file := llamacpp_file(model)):
+                runs[LLAMA_CPP] = LlamaCpp(file, prompts).decode(24)
             title = f"decode, batch {batch}, context {context}"
             title = title if name == "decode" else f"prefill {length}"
             found.append(take_turns(title, "tokens/s", runs, rounds))

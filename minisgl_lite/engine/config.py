@@ -20,9 +20,9 @@ class EngineConfig:
 
     ``num_page_override``: pages the scheduler manages; without it, ``memory_ratio`` of the free
     device memory on CUDA, 8,192 tokens on a CPU. ``cuda_graph_bs``: decode batch sizes to pad to,
-    captured where the attention backend can be (on a CPU: ``tape.py``), else only padded. When it is None, ``cuda_graph_max_bs`` asks
-    for the usual sizes up to that one: 1, 2, 4 and the multiples of 8. Both None, or an empty list:
-    no padding.
+    captured where the attention backend can be (on a CPU: ``tape.py``), else only padded. When it
+    is None, ``cuda_graph_max_bs`` asks for the usual sizes up to that one: 1, 2, 4 and the
+    multiples of 8. Both None, or an empty list: no padding.
     """
 
     model_path: str = "smollm2"
