@@ -19,6 +19,7 @@ from .llamacpp import LlamaCpp, llamacpp_file
 from .parts import measure_parts
 from .quality import agreement, texts_of
 from .timing import Measured, take_turns
+from .turn import live_turns
 
 THEIRS = "transformers fp32"
 THEIRS_BF16 = "transformers bf16"
@@ -30,6 +31,7 @@ BASE = {
     "stream": THEIRS,
     "context": "context 128",
     "host": "1,024 pages",
+    "turn": "allowed",
     "load": "weights",
     "memory": "allowed",
     "quality": "exact",
@@ -49,6 +51,8 @@ def measure(
     try:
         if name == "host":
             return _host(rounds, minisgl)
+        if name == "turn":
+            return [live_turns(model, rounds)]
         if name == "load":
             return [_load(model, rounds)]
         if name == "memory":

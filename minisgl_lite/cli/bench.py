@@ -14,6 +14,7 @@ WORKLOADS = (
     "context",
     "parts",
     "host",
+    "turn",
     "load",
     "memory",
     "quality",
