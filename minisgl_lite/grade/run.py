@@ -244,6 +244,8 @@ def changes(before: Sequence[Row], after: Sequence[Row]) -> list[str]:
     lines = []
     for row in after:
         was = old.get(row.student)
+        if was is None and not row.origin:
+            continue  # of the roster alone: nothing was handed in, now or before
         if was is None:
             lines.append(f"{row.student}: new, {_mark(row.result.score)}")
             continue

@@ -217,6 +217,7 @@ def test_changes_say_whose_mark_and_why() -> None:
         Row("b", graded(4.0), origin | {"package": "2"}),
         Row("c", graded(None, "the kernel died"), origin),
         Row("d", graded(4.0), origin),
+        run_module.without_submission("of the roster"),
     ]
     after[2].result.reason = "the kernel died"
     assert changes(before, after) == [

@@ -442,7 +442,7 @@ def test_what_the_sanitizer_finds_in_it_is_marked_and_shown_first(
         ("kv-budget", lambda *args: 8, "8 pages has a pool of 1152 of 1100 bytes", 20),
         ("kv-budget", lambda *args: 6, "6 pages has a pool of 896 of 1100 bytes", 20),
         ("kv-budget", lambda *args: 10**6, "there is no such pool", 0),
-        ("paged-attention", lambda q, *args: q * 0, "in the engine, step 1, layer 0, request 0", 5),
+        ("paged-attention", lambda q, *args: q * 0, "in the engine, step 1, layer 0, request 1", 5),
     ],
 )
 def test_a_wrong_answer_is_seen_at_work(

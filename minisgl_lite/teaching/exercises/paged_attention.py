@@ -147,7 +147,8 @@ PROMPTS: list[Any] = [list(b"Hello "), list(b"The"), list(b"Hello Th")]
 @contextmanager
 def _small_model(learner: Learner, kind: type[_Yours] = _Yours) -> Iterator[LLM]:
     """A model that reads with the learner's function; what no slot was written with is NaN."""
-    with LLM("tiny", page_size=4, num_pages=12, device="cpu", attention_backend="torch") as llm:
+    sizes: dict[str, Any] = {"page_size": 4, "num_pages": 12, "max_running_req": 4}
+    with LLM("tiny", **sizes, device="cpu", attention_backend="torch") as llm:
         engine = llm.engine
         with use_ctx(engine.ctx):
             backend = kind(engine.loaded.source.config)
@@ -185,7 +186,7 @@ def _scene(learner: Learner) -> tuple[Trace, str | None]:
         backend: Any = llm.engine.attn_backend
         queue: Any = llm.io
         coming = [PROMPTS[:2], PROMPTS[2:]]
-        uids = itertools.count()
+        uids = itertools.count(1)
         while backend.wrong is None and (coming or llm.has_work):
             for prompt in [] if llm.has_work else coming.pop(0):
                 queue.send(UserMsg(next(uids), torch.tensor(prompt, dtype=torch.int32), PARAMS))
