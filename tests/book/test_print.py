@@ -57,6 +57,7 @@ LOOK = """() => {
 def sheet(chromium: Any) -> Iterator[Any]:
     """One tab for all pages."""
     with watched_page(chromium, viewport=SCREEN) as page:
+        page.set_default_navigation_timeout(60_000)  # a page is drawn whole before it is printed
         page.scripts = page.context.new_cdp_session(page)
         yield page
 

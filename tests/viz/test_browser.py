@@ -413,6 +413,33 @@ def test_in_a_notebook_the_menu_copies_where_to_start(open_view: Any, trace: Tra
 # ---- text ------------------------------------------------------------------------------------
 
 
+def test_the_menu_saves_the_trace_and_copies_the_sentence(open_view: Any, trace: Trace) -> None:
+    view = open_view(trace, start="forward:r1")
+    view.tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    view.tab.click(".kvv-menu summary")
+    with view.tab.expect_download() as waiting:
+        view.tab.get_by_role("button", name="Save trace (JSON)").click()
+    saved = Path(waiting.value.path())
+    named = saved.with_suffix(".json")
+    named.write_bytes(saved.read_bytes())
+    assert Trace.load(named).digest() == trace.digest()
+    view.tab.click(".kvv-menu summary")
+    view.tab.get_by_role("button", name="Copy sentence").click()
+    view.settle()
+    words = view.text(".kvv-words")
+    assert words in view.tab.evaluate("navigator.clipboard.readText()")
+
+
+def test_with_reduced_motion_it_plays_slower(open_view: Any, trace: Trace) -> None:
+    passed = {}
+    for motion in ("no-preference", "reduce"):
+        view = open_view(trace, reduced_motion=motion)
+        view.tab.get_by_role("button", name="Play").click()
+        view.tab.wait_for_timeout(2000)
+        passed[motion] = view.frame()
+    assert 0 < passed["reduce"] < passed["no-preference"]
+
+
 def test_text_of_prompts_is_text(open_view: Any) -> None:
     toy = Toy(page_size=4, num_pages=16)
     evil = [
