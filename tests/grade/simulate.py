@@ -2,8 +2,8 @@
 
 Six of ten hand in the solutions, three have one answer, one has none. What is printed last are the
 processor seconds of a submission, what of them grading adds to executing the notebook, and what a
-class of 1,000 takes on 2, 16 and 64 cores. All that the machine does meanwhile is counted: let it do
-nothing else.
+class of 1,000 takes on 2, 16 and 64 cores. All that the machine does meanwhile is counted: let it
+do nothing else.
 """
 
 from __future__ import annotations
