@@ -15,7 +15,7 @@ from ..models import open_model
 from ..scheduler import Scheduler
 from . import host, memory, workloads
 from .baseline import transformers_model
-from .llamacpp import LlamaCpp, llamacpp_file
+from .llamacpp import llamacpp_decode, llamacpp_file
 from .parts import measure_parts
 from .quality import agreement, texts_of
 from .timing import Measured, take_turns
@@ -106,7 +106,7 @@ def _whole_runs(
             runs = {k: _ours(name, llm, prompts) for k, llm in ours.items()}
             runs |= {k: _theirs(name, one, prompts) for k, one in theirs.items()}
             if name == "decode" and (file := llamacpp_file(model)):
-                runs[LLAMA_CPP] = LlamaCpp(file, prompts).decode(24)
+                runs[LLAMA_CPP] = llamacpp_decode(file, prompts, 24)
             title = f"decode, batch {batch}, context {context}"
             title = title if name == "decode" else f"prefill {length}"
             found.append(take_turns(title, "tokens/s", runs, rounds))

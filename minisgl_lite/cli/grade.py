@@ -51,6 +51,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="jobs at a time (2)")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="a running Dask cluster's, tcp://…")
     parser.add_argument("--timeout", type=float, default=600, metavar="S", help="per student (600)")
+    parser.add_argument("--due", metavar="TIME", help="'2026-12-01 23:59 UTC': tells who was late")
     parser.add_argument("--roster", type=Path, metavar="FILE", help="a student's id on each line")
     parser.add_argument("--secret", type=Path, metavar="FILE", help="the course's; else: practice")
     parser.add_argument("--per-student", action="store_true", help="released with --per-student")
@@ -134,6 +135,7 @@ def _grade(args: argparse.Namespace) -> list[Any]:
     from minisgl_lite.grade.course import Course
     from minisgl_lite.grade.formgrader import merge
     from minisgl_lite.grade.intake import read_class
+    from minisgl_lite.grade.late import lateness
     from minisgl_lite.grade.run import Store, grade_class, without_submission
     from minisgl_lite.grade.versions import older_version, present_version
     from minisgl_lite.teaching.assignments import notebooks_of
@@ -145,6 +147,7 @@ def _grade(args: argparse.Namespace) -> list[Any]:
     settings = _settings(args)
     roster = read_roster(args.roster) if args.roster else []
     submissions = read_class(args.submissions, args.assignment, names)
+    args.late = lateness(submissions, args.due) if args.due else {}
     chosen = submissions[:DRY] if args.dry_run else submissions
     args.out.mkdir(parents=True, exist_ok=True)
     store = Store(args.out / "results")
@@ -248,7 +251,7 @@ def _write(args: argparse.Namespace, out: Path, rows: list[Any]) -> None:
         warning = " ".join([warning, "Practice: the public streams, no course secret."]).strip()
     feedback = out / "feedback"
     feedback.mkdir(parents=True, exist_ok=True)
-    write_whole(out / "gradebook.csv", gradebook_csv(rows))
+    write_whole(out / "gradebook.csv", gradebook_csv(rows, args.late))
     write_whole(out / "summary.html", summary_html(rows, warning=warning))
     for number, row in enumerate(rows, start=1):
         write_whole(feedback / f"{number:04}.html", feedback_html(row, warning=warning))

@@ -7,7 +7,7 @@ import html
 import io
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..teaching.checks import EXERCISES, load_exercises
@@ -30,14 +30,17 @@ def _safe(value: object) -> str:
     return f"'{text}" if text.startswith(FORMULA) or text.lstrip().startswith(FORMULA) else text
 
 
-def gradebook_csv(rows: Sequence[Row]) -> str:
-    """One line per student. An unknown score is empty, never 0."""
+def gradebook_csv(rows: Sequence[Row], late: Mapping[str, str] | None = None) -> str:
+    """One line per student. An unknown score is empty, never 0.
+
+    ``late``: by student, how much after the deadline they handed in (``late.lateness``).
+    """
     exercises = sorted({cell.exercise for row in rows for cell in row.result.cells.values()})
     out = io.StringIO()
     # All quoted: where a semicolon ends a cell, one within a flag does not begin a formula.
     table = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_ALL)
     head = ["student", "status", "score", "max"]
-    tail = ["manual_pending", "flags", "reason", "package", "assignment", "secret"]
+    tail = ["late", "manual_pending", "flags", "reason", "package", "assignment", "secret"]
     table.writerow([*head, *exercises, *tail])
     for row in rows:
         result = row.result
@@ -50,7 +53,8 @@ def gradebook_csv(rows: Sequence[Row]) -> str:
         pending = [cell.exercise for cell in result.cells.values() if cell.manual]
         values = [row.student, result.status, result.score, result.max_score if known else None]
         values += [known.get(exercise) for exercise in exercises]
-        values += [" ".join(pending), "; ".join(result.flags), result.reason]
+        values += [(late or {}).get(row.student, ""), " ".join(pending)]
+        values += ["; ".join(result.flags), result.reason]
         values += [row.origin.get(part) for part in ("package", "assignment", "secret")]
         table.writerow([_safe(value) for value in values])
     return out.getvalue()

@@ -19,18 +19,25 @@ from .oddities import oddities
 
 MAX_BYTES = 20 * 2**20
 """Of one notebook."""
+TIME = "timestamp.txt"
+"""What nbgrader's collecting writes beside a submission: when it was handed in."""
 MAX_CELLS, MAX_TEXT = 1000, 2 * 2**20
 """Cells of one notebook, and characters of all their sources."""
 
 
 @dataclass
 class Submission:
-    """One student's files. ``problem``: why they can't be graded, or empty."""
+    """One student's files.
+
+    ``problem``: why they can't be graded, or empty. ``handed_in``: what their ``timestamp.txt``
+    says, unread, or empty.
+    """
 
     student: str
     notebooks: dict[str, bytes] = field(default_factory=dict)
     flags: list[str] = field(default_factory=list)
     problem: str = ""
+    handed_in: str = ""
 
 
 def read_class(folder: Path, assignment: str, names: tuple[str, ...]) -> list[Submission]:
@@ -73,10 +80,19 @@ def _read_one(path: Path, student: str, assignment: str, names: tuple[str, ...])
         else:
             inner = path / assignment
             nested = inner.is_dir() and not inner.is_symlink()
-            _read_notebooks(inner if nested else path, names, submission)
+            folder = inner if nested else path
+            submission.handed_in = _time_in(folder / TIME)
+            _read_notebooks(folder, names, submission)
     except OSError as error:
         submission.problem = f"can't be read: {error.strerror or error}"
     return submission
+
+
+def _time_in(path: Path) -> str:
+    if path.is_symlink() or not path.is_file():
+        return ""
+    with path.open("rb") as file:
+        return file.read(100).decode("utf-8", "replace").strip()
 
 
 def _read_notebooks(folder: Path, names: tuple[str, ...], submission: Submission) -> None:

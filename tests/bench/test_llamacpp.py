@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from minisgl_lite.bench.llamacpp import LlamaCpp, llamacpp_file
+from minisgl_lite.bench.llamacpp import LlamaCpp, llamacpp_decode, llamacpp_file
 
 
 class _Server:
@@ -40,8 +40,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_prompt_has_its_own_slot_and_is_computed_before_the_clock_runs(stand_in: None) -> None:
-    llama = LlamaCpp(Path("x.gguf"), [[1, 2, 3], [4, 5, 6]])
-    assert llama.decode(24)() > 0
+    llama = LlamaCpp(Path("x.gguf"), [[1, 2, 3], [4, 5, 6]], threads=2)
+    assert llama.decode(24) > 0
     asked = [(q["id_slot"], q["prompt"], q["n_predict"]) for q in llama.server.asked]
     assert sorted(asked[:2]) == [(0, [1, 2, 3], 1), (1, [4, 5, 6], 1)]
     assert sorted(asked[2:]) == [(0, [1, 2, 3], 24), (1, [4, 5, 6], 24)]
@@ -53,7 +53,7 @@ def test_fewer_tokens_than_asked_for_are_no_result(
 ) -> None:
     monkeypatch.setattr(_Server, "short", 1)
     with pytest.raises(RuntimeError, match=r"llama\.cpp made 0 tokens of 1"):
-        LlamaCpp(Path("x.gguf"), [[1]]).decode(24)()
+        LlamaCpp(Path("x.gguf"), [[1]], threads=2).decode(24)
 
 
 def test_it_is_asked_for_a_file_alone(stand_in: None, tmp_path: Path) -> None:
@@ -66,3 +66,8 @@ def test_without_the_package_it_is_left_out(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delitem(sys.modules, "xllamacpp", raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert llamacpp_file("smollm2") is None
+
+
+def test_a_failure_of_its_process_is_told(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match=r"llama\.cpp failed: .*"):
+        llamacpp_decode(tmp_path / "none.gguf", [[1]], 2)()
