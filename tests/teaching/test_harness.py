@@ -429,7 +429,7 @@ def test_what_the_sanitizer_finds_in_it_is_marked_and_shown_first(
 ) -> None:
     monkeypatch.setitem(globals(), "page_slots", one_after_another)
     view = show_run("page-slots", panels=["pool"], start="allocate:r1")
-    assert "the KV sanitizer stops step 1" in capsys.readouterr().out
+    assert "the KV sanitizer stops it: step 1" in capsys.readouterr().out
     trace = Trace.from_widget(view.trace)
     fault = next(i for i, frame in enumerate(trace.frames) if "fault" in frame)
     assert json.loads(view.options)["start"] == fault < len(trace) - 1

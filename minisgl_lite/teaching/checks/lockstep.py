@@ -138,7 +138,7 @@ def _their_step(toy: Toy, turn: int, misconception: str | None) -> None:
         cause = error.__cause__
         if isinstance(cause, Wrong | NotDone | Gone):
             raise cause from None
-        raise Wrong(f"the KV sanitizer stops step {turn}: {error}", misconception) from None
+        raise Wrong(f"the KV sanitizer stops it: {error}", misconception) from None
     except Exception as error:
         raise Wrong(
             f"step {turn} fails in the engine: {type(error).__name__}: {error}", misconception

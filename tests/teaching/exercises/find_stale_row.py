@@ -79,14 +79,14 @@ def a_tuple(row: Slots, cached: Slots, matched: int, known: int) -> Any:
 
 RIGHT = [reference, cached_first]
 WRONG: dict[Any, str] = {
-    as_it_was: "the KV sanitizer stops step 1: step 1: page 3 (slot 12) was freed, but r2 lives",
-    one_too_few: "the KV sanitizer stops step 1",
-    one_too_late: "the KV sanitizer stops step 1",
+    as_it_was: "the KV sanitizer stops it: step 1: page 3 (slot 12) was freed, but r2 lives",
+    one_too_few: "the KV sanitizer stops it: step 1",
+    one_too_late: "the KV sanitizer stops it: step 1",
     from_the_start_of_cached: "position",
     whole_row_is_cached: "entries; 12 are wanted",
     duplicate_dropped: "entries; 12 are wanted",
-    tail_moved_up: "the KV sanitizer stops step 1",
-    sides_exchanged: "the KV sanitizer stops step 1",
+    tail_moved_up: "the KV sanitizer stops it: step 1",
+    sides_exchanged: "the KV sanitizer stops it: step 1",
     pages_of_four: "position",
     in_place: "changed its argument number 1, which must stay as it was: work on a copy",
     a_tuple: "a list is wanted",
