@@ -144,6 +144,7 @@ def _environment(learner: Path) -> list[str]:
         "HOME": "/tmp",
         "LANG": "C.UTF-8",
         "OMP_NUM_THREADS": "1",
+        "MINISGL_LITE_CC": "",  # C kernels would be compiled anew for each submission
         "LD_LIBRARY_PATH": f"{sys.base_prefix}/lib",
         "PYTHONPATH": str(learner.resolve()),
         "PYTHONDONTWRITEBYTECODE": "1",
