@@ -20,7 +20,10 @@ from ..kernel.compiled import recording
 
 
 class Tape:
-    """Recorded calls. ``kept``: what they read and write, which must stay where it is."""
+    """Recorded calls, with as many threads as there were then.
+
+    ``kept``: what they read and write, which must stay where it is.
+    """
 
     def __init__(self) -> None:
         self.calls: list[Callable[[], Any]] = []
@@ -54,7 +57,7 @@ _LOOKING = {
     getattr(torch.Tensor, name)
     for name in ("item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__")
 }
-
+"""What hands a tensor's numbers to Python."""
 
 _COPIES = {"_to_copy", "to", "clone", "contiguous"}
 """Operations whose result is their first argument in another dtype or order."""

@@ -1,8 +1,8 @@
 """What a layer does between its products, row by row, on a CPU (mini-sglang takes these from
 flashinfer: rmsnorm, fused_add_rmsnorm, silu_and_mul, rotary embedding).
 
-One pass of compiled code each, where a compiler is there and the numbers are fp32; else the torch
-twin, which every device runs.
+One pass of compiled code each, where a compiler is there, the numbers are fp32 and the shapes fit;
+else the torch twin, which every device runs, and which says what does not fit.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def rmsnorm(
     Returns:
         A new tensor like the one that was normalised.
     """
-    if _fits(x, weight) and (residual is None or _fits(residual, weight)):
+    shapes_fit = weight.shape == x.shape[-1:] and (residual is None or residual.shape == x.shape)
+    if shapes_fit and _fits(x, weight) and (residual is None or _fits(residual)):
         size = x.shape[-1]
         y = torch.empty_like(x)
         launch(
@@ -75,7 +76,7 @@ def rmsnorm_torch(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Te
 
 def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
     """(T, 2·I), gate before up -> silu(gate) · up, (T, I)."""
-    if not _fits(x):
+    if x.dim() != 2 or x.shape[1] % 2 != 0 or not _fits(x):
         return silu_and_mul_torch(x)
     rows, twice = x.shape
     y = x.new_empty(rows, twice // 2)
@@ -102,8 +103,10 @@ def rotate(x: torch.Tensor, table: torch.Tensor, positions: torch.Tensor) -> tor
         IndexError: a position outside the table.
     """
     rows, heads, dim = x.shape
-    fits = _is_plain(x, table) and x.stride()[1:] == (dim, 1) and positions.is_contiguous()
-    if not fits or positions.dtype not in INDEX_DTYPES or compiled_rows() is None:
+    shapes_fit = table.shape[1:] == (2, dim) and positions.shape == (rows,) and dim % 2 == 0
+    fits = _fits(table) and _is_plain(x) and x.stride()[1:] == (dim, 1)
+    known = positions.is_cpu and positions.is_contiguous() and positions.dtype in INDEX_DTYPES
+    if not (shapes_fit and fits and known):
         return rotate_torch(x, table, positions)
     y = torch.empty((rows, heads, dim))
     launch(

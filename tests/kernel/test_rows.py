@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
@@ -107,3 +109,20 @@ def test_without_a_compiler_the_twins_do_it(monkeypatch: pytest.MonkeyPatch) -> 
     assert torch.equal(silu_and_mul(x), silu_and_mul_torch(x))
     heads = x.view(3, 2, 32)
     assert torch.equal(rotate(heads, table, positions), rotate_torch(heads, table, positions))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: rmsnorm(torch.ones(4, 64), torch.ones(8), 1e-5),
+        lambda: rmsnorm(torch.ones(4, 64), torch.ones(64), 1e-5, torch.ones(2, 64)),
+        lambda: silu_and_mul(torch.ones(4, 7)),
+        lambda: rotate(torch.ones(4, 2, 64), torch.ones(50, 2, 32), torch.arange(4)),
+        lambda: rotate(torch.ones(4, 2, 64), torch.ones(50, 2, 64), torch.arange(3)),
+    ],
+)
+def test_shapes_that_do_not_fit_are_left_to_torch_which_refuses_them(
+    call: Callable[[], object],
+) -> None:
+    with pytest.raises(RuntimeError, match="size"):
+        call()
