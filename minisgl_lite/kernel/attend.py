@@ -65,8 +65,9 @@ def decode_attention_cpu(
     Returns:
         (bs, H_q, D), a new tensor.
     Raises:
-        ValueError: a page outside the pool, a length that its row has no pages for, another dtype,
-            or a tensor that is not contiguous; nothing is read.
+        ValueError: shapes that do not belong together, a page outside the pool, a length that its
+            row has no pages for, another dtype, or a tensor that is not contiguous; nothing is
+            read.
         MemoryError: no room for the scores.
     """
     num_pages, page_size, kv_heads, dim = k_cache.shape
@@ -79,9 +80,18 @@ def decode_attention_cpu(
             f"dtypes of caches, page table and lengths are {dtypes}; allowed are float32 or"
             " bfloat16 caches, and int32."
         )
+    bs, heads = q.shape[:2]
+    if q.shape[2] != dim or heads % kv_heads != 0 or v_cache.shape != k_cache.shape:
+        raise ValueError(
+            f"q {tuple(q.shape)} does not fit K {tuple(k_cache.shape)}, V {tuple(v_cache.shape)}."
+        )
+    if page_table.shape[0] != bs or cache_seqlens.shape != (bs,):
+        raise ValueError(
+            f"page table {tuple(page_table.shape)} and lengths {tuple(cache_seqlens.shape)} are not"
+            f" those of {bs} requests."
+        )
     given = q.float().contiguous()  # (bs, H_q, D)
     out = torch.empty_like(given)
-    bs, heads = q.shape[:2]
 
     def refuse(bad: int) -> Exception:
         if bad < 0:

@@ -85,6 +85,23 @@ def test_caches_must_be_contiguous() -> None:
         decode_attention_cpu(q, k.transpose(0, 1), v, table, lengths, scale=0.1)
 
 
+@needs_compiler
+@pytest.mark.parametrize(
+    ("which", "part"),
+    [
+        (0, (slice(None), slice(None), slice(0, 16))),  # shorter heads
+        (2, (slice(0, 4),)),  # fewer pages of V
+        (3, (slice(0, 1),)),  # rows of fewer requests
+        (4, (slice(0, 1),)),  # lengths of fewer requests
+    ],
+)
+def test_shapes_that_do_not_belong_together_are_refused(which: int, part: tuple[slice]) -> None:
+    given = list(caches(2))
+    given[which] = given[which][part].contiguous()
+    with pytest.raises(ValueError, match=r"does not fit K|are not those of 2 requests"):
+        decode_attention_cpu(*given, scale=0.1)
+
+
 def test_what_it_misses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def why(dtype: torch.dtype, head_dim: int, device: str = "cpu") -> str:
         return CpuAttnBackend.why_not(Place(torch.device(device), None, dtype, 4, head_dim)) or ""
