@@ -27,6 +27,10 @@ DETAILS = re.compile(
 )
 SUMMARY = "summary"  # twelve sentences, and questions from all pages
 HOW_FAST = "how-fast"  # measures: no run in it is replayed
+FROM = re.compile(
+    r"\(\[[^\]]+\]\((?P<page>[\w-]+)\.ipynb\)\)"
+)  # closes the answer to a recall question
+ABOUT_THREE = (2, 3, 4)
 
 
 class Page:
@@ -85,6 +89,37 @@ def shape_faults(page: Page, slug: str) -> list[str]:
 def test_a_page_has_all_its_parts(path: Path) -> None:
     page = Page(json.loads(path.read_text(encoding="utf-8"))["cells"])
     assert shape_faults(page, path.stem) == []
+
+
+def recall_faults(recall: str, slug: str, slugs: list[str]) -> list[str]:
+    """Whether its two questions are from the page before, and from about three pages before."""
+    number = slugs.index(slug)
+    wanted = [{number - 1}, {max(0, number - back) for back in ABOUT_THREE}]
+    faults = []
+    for answer, pages in zip(DETAILS.finditer(recall), wanted, strict=True):
+        names = [slugs[page] for page in sorted(pages)]
+        found = FROM.search(" ".join(answer["why"].split()))
+        if found is None:
+            faults.append(f"names no page; {names} would do")
+        elif found["page"] not in names:
+            faults.append(f"from {found['page']}, not {names}")
+    return faults
+
+
+@pytest.mark.parametrize("path", PAGES[1:], ids=lambda path: path.stem)
+def test_questions_to_recall_are_from_the_page_before_and_from_about_three_before(
+    path: Path,
+) -> None:
+    page = Page(json.loads(path.read_text(encoding="utf-8"))["cells"])
+    slugs = [path.stem for path in PAGES]
+    assert recall_faults(page.texts["recall"], path.stem, slugs) == []
+
+
+def test_a_question_from_elsewhere_is_told() -> None:
+    ask = "<details><summary>?</summary>\n\nSo. {}\n</details>"
+    text = "\n\n".join(ask.format(where) for where in ("([E](e.ipynb))", ""))
+    assert recall_faults(text, "f", list("abcdef")) == ["names no page; ['b', 'c', 'd'] would do"]
+    assert recall_faults(text, "e", list("abcdef"))[0] == "from e, not ['d']"
 
 
 def test_each_choice_is_one_of_several_and_one_is_right() -> None:
