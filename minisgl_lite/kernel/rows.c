@@ -33,13 +33,18 @@ void rmsnorm(const float *x, float *residual, const float *weight, float *y, lon
     }
 }
 
-/* x: (rows, 2 * dim), gate before up; y: (rows, dim). */
+/* x: (rows, 2 * dim), gate before up; y: (rows, dim).
+ * NOTE: exp is kept finite. Under -ffast-math a division is a guess at 1 / x, improved, and infinity
+ * improves 0 to NaN. */
 void silu_and_mul(const float *x, float *y, long rows, long dim, int threads) {
 #pragma omp parallel for num_threads(threads) schedule(static) if (rows * dim > WORTH_A_THREAD)
     for (long r = 0; r < rows; r++) {
         const float *gate = x + r * 2 * dim, *up = gate + dim;
         float *out = y + r * dim;
-        for (long i = 0; i < dim; i++) out[i] = gate[i] / (1 + expf(-gate[i])) * up[i];
+        for (long i = 0; i < dim; i++) {
+            float g = gate[i] < -80 ? -80 : gate[i];
+            out[i] = g / (1 + expf(-g)) * up[i];
+        }
     }
 }
 
