@@ -36,13 +36,14 @@ class Tape:
 
 
 class TapeRecorder:
-    """Runs a step once and returns its ``Tape``; the CPU's counterpart of ``CudaRecorder``.
+    """Runs a step twice and returns its ``Tape``; the CPU's counterpart of ``CudaRecorder``.
 
     Raises:
         NotRecordable: the step looks into a tensor, so the calls that follow may depend on it.
     """
 
     def __call__(self, step: Callable[[], None]) -> Tape:
+        step()  # makes what is made once, such as the table of rotations, which a tape must not
         tape = Tape()
         with recording(tape.calls, tape.kept), _NoLooking(), _Operations(tape):
             step()

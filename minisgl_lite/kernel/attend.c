@@ -1,7 +1,8 @@
 /* Attention of one new token per request over a paged cache: pages are read where they lie.
  *
- * A task is one KV head of one request, with the query heads that share it. It goes through the
- * request's tokens twice: all scores, then all values. No other request's length plays a part.
+ * A task is one request, or one KV head of it where there are few requests, with the query heads
+ * that share it. It goes through the request's tokens twice: all scores, then all values. No other
+ * request's length plays a part.
  */
 #include <math.h>
 #include <stdint.h>
@@ -54,36 +55,40 @@ INLINE void fetch(const char *row, long bytes) {
     for (long i = 0; i < bytes; i += 64) __builtin_prefetch(row + i);
 }
 
-/* q: (group, dim) fp32; out: the same shape; k, v: slot 0 at this head; rows: (n,), and
- * AHEAD more that may be fetched; scores: (group, n). */
+/* q: (kv_heads * group, dim) fp32; out: the same shape; k, v: slot 0 at the first of these heads;
+ * rows: (n,), and AHEAD more that may be fetched; scores: (kv_heads * group, n). */
 INLINE void attend(int bf16, long dim, const float *q, const char *k, const char *v, const long *rows,
-                   float *scores, float *out, long n, long group, float scale) {
-    long bytes = dim * (bf16 ? 2 : 4);
+                   float *scores, float *out, long n, long kv_heads, long group, float scale) {
+    long head_bytes = dim * (bf16 ? 2 : 4), heads = kv_heads * group;
     for (long t = 0; t < n; t++) {
-        fetch(k + rows[t + AHEAD], bytes);
-        for (long g = 0; g < group; g++) {
-            f32x16 acc = {0}, part;
-            for (long i = 0; i < dim; i += 16) {
-                memcpy(&part, q + g * dim + i, sizeof part);
-                acc += part * load(bf16, k + rows[t], i);
+        const char *row = k + rows[t];
+        fetch(k + rows[t + AHEAD], kv_heads * head_bytes);
+        for (long h = 0; h < kv_heads; h++, row += head_bytes)
+            for (long g = h * group; g < (h + 1) * group; g++) {
+                f32x16 acc = {0}, part;
+                for (long i = 0; i < dim; i += 16) {
+                    memcpy(&part, q + g * dim + i, sizeof part);
+                    acc += part * load(bf16, row, i);
+                }
+                scores[g * n + t] = scale * sum(acc);
             }
-            scores[g * n + t] = scale * sum(acc);
-        }
     }
-    for (long g = 0; g < group; g++) {
+    for (long g = 0; g < heads; g++) {
         float total = softmax(scores + g * n, n);
         for (long t = 0; t < n; t++) scores[g * n + t] /= total;
     }
-    memset(out, 0, sizeof(float) * group * dim);
+    memset(out, 0, sizeof(float) * heads * dim);
     for (long t = 0; t < n; t++) {
-        fetch(v + rows[t + AHEAD], bytes);
-        for (long g = 0; g < group; g++)
-            for (long i = 0; i < dim; i += 16) {
-                f32x16 acc;
-                memcpy(&acc, out + g * dim + i, sizeof acc);
-                acc += scores[g * n + t] * load(bf16, v + rows[t], i);
-                memcpy(out + g * dim + i, &acc, sizeof acc);
-            }
+        const char *row = v + rows[t];
+        fetch(v + rows[t + AHEAD], kv_heads * head_bytes);
+        for (long h = 0; h < kv_heads; h++, row += head_bytes)
+            for (long g = h * group; g < (h + 1) * group; g++)
+                for (long i = 0; i < dim; i += 16) {
+                    f32x16 acc;
+                    memcpy(&acc, out + g * dim + i, sizeof acc);
+                    acc += scores[g * n + t] * load(bf16, row, i);
+                    memcpy(out + g * dim + i, &acc, sizeof acc);
+                }
     }
 }
 
@@ -103,23 +108,26 @@ long decode_attention(int bf16, const float *q, const char *k, const char *v, co
         }
         longest = lengths[b] > longest ? lengths[b] : longest;
     }
+    long together = bs < threads ? 1 : kv_heads; /* whose rows lie side by side */
 #pragma omp parallel num_threads(threads)
     {
-        float *scores = malloc(sizeof(float) * group * longest);
+        float *scores = malloc(sizeof(float) * group * together * longest);
         long *rows = calloc(longest + AHEAD, sizeof(long));
         if (!scores || !rows) failed = -1;
 #pragma omp for schedule(dynamic)
-        for (long task = 0; task < bs * kv_heads; task++) {
+        for (long first = 0; first < bs * kv_heads; first += together) {
             if (!scores || !rows) continue;
-            long b = task / kv_heads, h = task % kv_heads, n = lengths[b];
+            long b = first / kv_heads, h = first % kv_heads, n = lengths[b];
             long head = h * dim * size, at = (b * heads + h * group) * dim;
             find_rows(page_table + b * width, n, page_size, kv_heads * dim * size, rows);
+#define ATTEND(BF16, DIM) \
+    attend(BF16, DIM, q + at, k + head, v + head, rows, scores, out + at, n, together, group, scale)
             if (dim == 64 && !bf16) /* the compiler unrolls what it knows */
-                attend(0, 64, q + at, k + head, v + head, rows, scores, out + at, n, group, scale);
+                ATTEND(0, 64);
             else if (dim == 64)
-                attend(1, 64, q + at, k + head, v + head, rows, scores, out + at, n, group, scale);
+                ATTEND(1, 64);
             else
-                attend(bf16, dim, q + at, k + head, v + head, rows, scores, out + at, n, group, scale);
+                ATTEND(bf16, dim);
         }
         free(scores);
         free(rows);

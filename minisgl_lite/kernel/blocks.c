@@ -2,8 +2,9 @@
  *
  * A step for few rows is bound by the bytes of the weights. So each block is read once, widened to
  * 32 fp32 numbers in registers, and multiplied with up to 8 rows of x while it is there. One row of
- * W is walked from end to end before the next begins: that is the order in which memory is fast.
+ * W, or a pair, is walked from end to end before the next begins: so memory is read in its order.
  */
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,21 +36,32 @@ INLINE float half(const uint8_t *at) {
 #endif
 }
 
+/* A half, widened, in all 16 places. */
+INLINE f32x16 halves(const uint8_t *at) {
+#ifdef __AVX512FP16__ /* spread before it is widened: two instructions fewer */
+    _Float16 value;
+    memcpy(&value, at, 2);
+    return (f32x16)_mm512_cvtxph_ps(_mm256_set1_ph(value));
+#else
+    return half(at) + (f32x16){0};
+#endif
+}
+
 INLINE f32x16 widen(u8x16 q) {
     return __builtin_convertvector(__builtin_convertvector(q, i32x16), f32x16);
 }
 
-/* Values 0 .. 15 of a block of nibbles into low, 16 .. 31 into high; each is d * q + m. */
-INLINE void read_nibbles(u8x16 bytes, float d, float m, f32x16 *low, f32x16 *high) {
+/* Values 0 .. 15 of a block of nibbles into low, 16 .. 31 into high; q stands for d * (q - zero) + m. */
+INLINE void read_nibbles(u8x16 bytes, f32x16 d, float zero, f32x16 m, f32x16 *low, f32x16 *high) {
 #ifdef __AVX512F__ /* the 16 values that a nibble can stand for, looked up by its four bits */
     const f32x16 all = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    __m512 values = (__m512)(d * all + m);
+    __m512 values = (__m512)(d * (all - zero) + m);
     __m512i q = _mm512_cvtepu8_epi32((__m128i)bytes);
     *low = (f32x16)_mm512_permutexvar_ps(q, values);
     *high = (f32x16)_mm512_permutexvar_ps(_mm512_srli_epi32(q, 4), values);
 #else
-    *low = d * widen(bytes & 15) + m;
-    *high = d * widen(bytes >> 4) + m;
+    *low = d * (widen(bytes & 15) - zero) + m;
+    *high = d * (widen(bytes >> 4) - zero) + m;
 #endif
 }
 
@@ -64,12 +76,14 @@ INLINE f32x16 read_bytes(u8x16 bytes) {
 
 /* One block, its 32 values in order; returns its size in bytes. */
 INLINE int read_block(int type, const uint8_t *block, f32x16 *low, f32x16 *high) {
-    float d = half(block);
+    const f32x16 none = {0};
+    f32x16 d = halves(block);
     u8x16 first, second;
     int head = type == Q4_1 ? 4 : 2;
     memcpy(&first, block + head, 16);
     if (type != Q8_0) {
-        read_nibbles(first, d, type == Q4_1 ? half(block + 2) : -8 * d, low, high);
+        bool has_minimum = type == Q4_1;
+        read_nibbles(first, d, has_minimum ? 0 : 8, has_minimum ? halves(block + 2) : none, low, high);
         return head + 16;
     }
     memcpy(&second, block + head + 16, 16);
@@ -84,38 +98,49 @@ INLINE float sum(f32x16 v) {
     return total;
 }
 
-/* One row of W with n rows of x, the last ones repeated where there are fewer: y[r * out].
- * NOTE: each row is summed in the same order whatever n is, so a request's numbers do not depend
- * on its batch-mates. */
-INLINE void multiply_row(int type, int n, const uint8_t *w, const float *x, float *y, long rows,
-                         long in, long out) {
+/* m rows of W with n rows of x, the last of x repeated where there are fewer: y[r * out + j].
+ * NOTE: each number is summed in the same order whatever m and n are, so a request's numbers do not
+ * depend on its batch-mates. */
+INLINE void multiply_rows(int type, int m, int n, const uint8_t *w, long stride, const float *x,
+                          float *y, long rows, long in, long out) {
     const float *at[ROWS];
-    f32x16 low_sum[ROWS], high_sum[ROWS]; /* two chains of additions, which need not wait for each other */
+    f32x16 low_sum[ROWS][2], high_sum[ROWS][2]; /* chains of additions that need not wait for each other */
     for (int r = 0; r < n; r++) {
         at[r] = x + (r < rows ? r : rows - 1) * in;
-        low_sum[r] = high_sum[r] = (f32x16){0};
+        for (int j = 0; j < m; j++) low_sum[r][j] = high_sum[r][j] = (f32x16){0};
     }
     for (long k = 0; k < in; k += 32) {
-        f32x16 low, high, a, b;
-        int bytes = read_block(type, w, &low, &high);
-        if ((uintptr_t)w % LINE < (unsigned)bytes) __builtin_prefetch(w + AHEAD, 0, 2);
+        f32x16 low[2], high[2], a, b;
+        int bytes = 0;
+        for (int j = 0; j < m; j++) {
+            const uint8_t *block = w + j * stride;
+            bytes = read_block(type, block, low + j, high + j);
+            if ((uintptr_t)block % LINE < (unsigned)bytes) __builtin_prefetch(block + AHEAD, 0, 2);
+        }
         w += bytes;
         for (int r = 0; r < n; r++) {
             memcpy(&a, at[r] + k, sizeof a);
             memcpy(&b, at[r] + k + 16, sizeof b);
-            low_sum[r] += low * a;
-            high_sum[r] += high * b;
+            for (int j = 0; j < m; j++) {
+                low_sum[r][j] += low[j] * a;
+                high_sum[r][j] += high[j] * b;
+            }
         }
     }
-    for (int r = 0; r < n && r < rows; r++) y[r * out] = sum(low_sum[r] + high_sum[r]);
+    for (int j = 0; j < m; j++)
+        for (int r = 0; r < n && r < rows; r++) y[r * out + j] = sum(low_sum[r][j] + high_sum[r][j]);
 }
 
-#define PASS(TYPE, N)                                                                  \
-    if (type == TYPE && rows <= N) {                                                   \
-        _Pragma("omp parallel for num_threads(threads) schedule(static)")              \
-        for (long o = 0; o < out; o++)                                                 \
-            multiply_row(TYPE, N, w + o * bytes, x, y + o, rows, in, out);             \
-        return;                                                                        \
+/* Two rows of W at a time share what is read of x, as long as there are registers for their sums. */
+#define PASS(TYPE, N)                                                                               \
+    if (type == TYPE && rows <= N) {                                                                \
+        const int m = N <= 4 ? 2 : 1;                                                               \
+        _Pragma("omp parallel for num_threads(threads) schedule(static)")                           \
+        for (long o = 0; o < out - out % m; o += m)                                                 \
+            multiply_rows(TYPE, m, N, w + o * bytes, bytes, x, y + o, rows, in, out);               \
+        if (out % m)                                                                                \
+            multiply_rows(TYPE, 1, N, w + (out - 1) * bytes, bytes, x, y + out - 1, rows, in, out); \
+        return;                                                                                     \
     }
 #define PASSES(TYPE) PASS(TYPE, 1) PASS(TYPE, 2) PASS(TYPE, 4) PASS(TYPE, 8)
 
