@@ -27,9 +27,8 @@ DETAILS = re.compile(
 )
 SUMMARY = "summary"  # twelve sentences, and questions from all pages
 HOW_FAST = "how-fast"  # measures: no run in it is replayed
-FROM = re.compile(
-    r"\(\[[^\]]+\]\((?P<page>[\w-]+)\.ipynb\)\)"
-)  # closes the answer to a recall question
+# Closes the answer to a question to recall.
+FROM = re.compile(r"\(\[[^\]]+\]\((?P<page>[\w-]+)\.ipynb\)\)")
 ABOUT_THREE = (2, 3, 4)
 
 
