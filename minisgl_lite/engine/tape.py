@@ -2,8 +2,9 @@
 
 A step for one request is some hundred small calls, and between them Python asks each time anew
 which layer comes next, what shapes its tensors have, and where they lie. None of that changes from
-step to step. So the calls are kept with their addresses: compiled functions as they are, torch
-operations with their arguments and the tensor that their result goes to.
+step to step. So the calls are kept with their addresses: compiled functions as they are, those that
+follow one another joined into one call, and torch operations with their arguments and the tensor
+that their result goes to.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ..kernel.compiled import recording
+from ..kernel.compiled import joined, recording
 
 
 class Tape:
@@ -47,6 +48,7 @@ class TapeRecorder:
         tape = Tape()
         with recording(tape.calls, tape.kept), _NoLooking(), _Operations(tape):
             step()
+        tape.calls = joined(tape.calls)
         return tape
 
 

@@ -4,8 +4,8 @@
  * that share it. It goes through the request's tokens twice: all scores, then all values. No other
  * request's length plays a part.
  */
+#include "calls.h"
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,9 +96,9 @@ INLINE void attend(int bf16, long dim, const float *q, const char *k, const char
  * page_table: (bs, width) page ids; lengths: (bs,). dim is a multiple of 16.
  * Returns 0; or 1 + the number of the first request with a page outside [0, num_pages) or a length
  * outside [1, width * P], and then nothing was read or written; or -1 when there is no memory for the scores. */
-long decode_attention(int bf16, const float *q, const char *k, const char *v, const int32_t *page_table,
-                      const int32_t *lengths, float *out, long bs, long heads, long kv_heads, long dim,
-                      long num_pages, long page_size, long width, float scale, int threads) {
+static long attend_all(int bf16, const float *q, const char *k, const char *v, const int32_t *page_table,
+                       const int32_t *lengths, float *out, long bs, long heads, long kv_heads, long dim,
+                       long num_pages, long page_size, long width, float scale, int threads) {
     long group = heads / kv_heads, size = bf16 ? 2 : 4, failed = 0, longest = 0;
     for (long b = 0; b < bs; b++) {
         if (lengths[b] < 1 || lengths[b] > width * page_size) return b + 1;
@@ -133,4 +133,9 @@ long decode_attention(int bf16, const float *q, const char *k, const char *v, co
         free(rows);
     }
     return failed;
+}
+
+int64_t decode_attention(const union arg *a) {
+    return attend_all(a[0].n, a[1].p, a[2].p, a[3].p, a[4].p, a[5].p, a[6].p, a[7].n, a[8].n, a[9].n, a[10].n,
+                      a[11].n, a[12].n, a[13].n, a[14].x, a[15].n);
 }

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from functools import cache
 from typing import Any
 
@@ -19,18 +18,7 @@ _ALLOWED = [[dtype, dtype, torch.int32, torch.int32] for dtype in DTYPES]
 @cache
 def _compiled() -> Any:
     library = load_library("attend.c")
-    if library is None:
-        return None
-    pointer, number = ctypes.c_void_p, ctypes.c_long
-    library.decode_attention.argtypes = [
-        ctypes.c_int,
-        *[pointer] * 6,
-        *[number] * 7,
-        ctypes.c_float,
-        ctypes.c_int,
-    ]
-    library.decode_attention.restype = number
-    return library.decode_attention
+    return None if library is None else library.decode_attention
 
 
 def why_not_compiled(dtype: torch.dtype, head_dim: int) -> str | None:
@@ -117,7 +105,7 @@ def decode_attention_cpu(
         num_pages,
         page_size,
         page_table.shape[1],
-        scale,
+        float(scale),
         torch.get_num_threads(),
         refuse=refuse,
     )

@@ -4,8 +4,8 @@
  * 32 fp32 numbers in registers, and multiplied with up to 8 rows of x while it is there. One row of
  * W, or a pair, is walked from end to end before the next begins: so memory is read in its order.
  */
+#include "calls.h"
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -153,8 +153,13 @@ static void one_pass(int type, const uint8_t *w, const float *x, float *y, long 
 }
 
 /* x: (rows, in), w: (out, in / 32 blocks), y: (rows, out), all contiguous. */
-void blocks_linear(int type, const uint8_t *w, const float *x, float *y, long rows, long in, long out,
-                   int threads) {
+static void all_passes(int type, const uint8_t *w, const float *x, float *y, long rows, long in, long out,
+                       int threads) {
     for (long r = 0; r < rows; r += ROWS)
         one_pass(type, w, x + r * in, y + r * out, rows - r < ROWS ? rows - r : ROWS, in, out, threads);
+}
+
+int64_t blocks_linear(const union arg *a) {
+    all_passes(a[0].n, a[1].p, a[2].p, a[3].p, a[4].n, a[5].n, a[6].n, a[7].n);
+    return 0;
 }

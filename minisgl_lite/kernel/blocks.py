@@ -6,7 +6,6 @@ for few rows costs the time to read them, and little else.
 
 from __future__ import annotations
 
-import ctypes
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -29,17 +28,7 @@ class Blocks(NamedTuple):
 @cache
 def _compiled() -> Any:
     library = load_library("blocks.c")
-    if library is None:
-        return None
-    pointer, number = ctypes.c_void_p, ctypes.c_long
-    library.blocks_linear.argtypes = [
-        ctypes.c_int,
-        *[pointer] * 3,
-        *[number] * 3,
-        ctypes.c_int,
-    ]
-    library.blocks_linear.restype = None
-    return library.blocks_linear
+    return None if library is None else library.blocks_linear
 
 
 def blocks_kernel_is_there() -> bool:

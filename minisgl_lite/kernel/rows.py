@@ -7,7 +7,6 @@ else the torch twin, which every device runs, and which says what does not fit.
 
 from __future__ import annotations
 
-import ctypes
 from functools import cache
 from typing import Any
 
@@ -21,18 +20,8 @@ INDEX_DTYPES = (torch.int32, torch.int64)
 
 @cache
 def compiled_rows() -> Any:
-    """The library made of ``rows.c``, with its signatures; None where it can't be had."""
-    library = load_library("rows.c")
-    if library is None:
-        return None
-    pointer, number, flag = ctypes.c_void_p, ctypes.c_long, ctypes.c_int
-    library.rmsnorm.argtypes = [*[pointer] * 4, *[number] * 2, ctypes.c_float, flag]
-    library.silu_and_mul.argtypes = [*[pointer] * 2, *[number] * 2, flag]
-    library.rotate.argtypes = [*[pointer] * 3, flag, pointer, *[number] * 5, flag]
-    library.scatter_rows.argtypes = [*[pointer] * 3, flag, *[pointer] * 2, *[number] * 5]
-    library.rmsnorm.restype = library.silu_and_mul.restype = None
-    library.rotate.restype = library.scatter_rows.restype = number
-    return library
+    """The library made of ``rows.c``; None where it can't be had."""
+    return load_library("rows.c")
 
 
 def rmsnorm(
@@ -60,7 +49,7 @@ def rmsnorm(
             y,
             x.numel() // size,
             size,
-            eps,
+            float(eps),
             torch.get_num_threads(),
         )
         return y

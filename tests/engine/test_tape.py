@@ -102,8 +102,7 @@ def test_a_call_that_fails_in_a_replay_says_why() -> None:
     import ctypes
 
     answers = [0, 0, 3]  # of the run before, the recorded one, and the replay
-    function = ctypes.CFUNCTYPE(ctypes.c_long)(lambda: answers.pop(0))
-    function.argtypes = []
+    function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)(lambda _: answers.pop(0))
     tape = record(lambda: launch(function, refuse=lambda bad: ValueError(f"bad {bad}")))
     with pytest.raises(ValueError, match="bad 3"):
         tape.replay()
