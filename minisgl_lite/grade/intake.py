@@ -21,6 +21,10 @@ MAX_BYTES = 20 * 2**20
 """Of one notebook."""
 TIME = "timestamp.txt"
 """What nbgrader's collecting writes beside a submission: when it was handed in."""
+SHOWN = "shown"
+DONE = re.compile(r"done: ([\w-]{1,60})\n?\Z", re.ASCII)
+LOOKED_AT = 50
+"""Outputs of a cell, and lines of each, in which a check's line is looked for."""
 MAX_CELLS, MAX_TEXT = 1000, 2 * 2**20
 """Cells of one notebook, and characters of all their sources."""
 
@@ -30,7 +34,7 @@ class Submission:
     """One student's files.
 
     ``problem``: why they can't be graded, or empty. ``handed_in``: what their ``timestamp.txt``
-    says, unread, or empty.
+    says, unread, or empty. ``shown``: exercises below whose check "done" stood, as if it had run.
     """
 
     student: str
@@ -38,6 +42,7 @@ class Submission:
     flags: list[str] = field(default_factory=list)
     problem: str = ""
     handed_in: str = ""
+    shown: set[str] = field(default_factory=set)
 
 
 def read_class(folder: Path, assignment: str, names: tuple[str, ...]) -> list[Submission]:
@@ -122,6 +127,14 @@ def _read_notebooks(folder: Path, names: tuple[str, ...], submission: Submission
                 submission.problem = f"{name} has more than {MAX_BYTES // 2**20} MB"
                 return
             submission.notebooks[name] = found[name].read_bytes()
+
+
+def shown_in(notebook: Any) -> set[str]:
+    """The exercises that were "done" by the outputs that ``parse`` took away.
+
+    A notebook is handed out with those outputs, below cells that have not run.
+    """
+    return set(notebook.metadata.get(SHOWN, ()))
 
 
 class Unreadable(ValueError):
@@ -231,6 +244,7 @@ def _slim(data: Any) -> Any:
     metadata = data.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     data["metadata"] = {key: metadata[key] for key in (STAMP, "kernelspec") if key in metadata}
+    shown: set[str] = set()
     sheets = data.get("worksheets") or [data]  # formats 3 and 4
     if sum(len(sheet.get("cells", ())) for sheet in sheets) > MAX_CELLS:
         raise Unreadable(f"it has more than {MAX_CELLS} cells")
@@ -242,8 +256,25 @@ def _slim(data: Any) -> Any:
             cell["metadata"] = {"nbgrader": plain} if plain else {}
             cell.pop("attachments", None)
             if cell.get("cell_type") == "code":
+                shown |= _done_below(cell)
                 cell["outputs"] = []
+    data["metadata"][SHOWN] = sorted(shown)
     return data
+
+
+def _done_below(cell: dict[str, Any]) -> set[str]:
+    """The exercises that are "done" by a code cell's stored outputs, if it says that it has run."""
+    if cell.get("execution_count") in (None, 0):
+        return set()
+    outputs = cell.get("outputs")
+    shown: set[str] = set()
+    for output in outputs[:LOOKED_AT] if isinstance(outputs, list) else ():
+        text = output.get("text") if isinstance(output, dict) else None
+        lines = text[:LOOKED_AT] if isinstance(text, list) else [text]
+        for line in lines:
+            if isinstance(line, str) and (found := DONE.match(line)):
+                shown.add(found[1])
+    return shown
 
 
 def _changes(cell: Any, ours: Any, marks: Mapping[str, Any]) -> Iterator[str]:
@@ -255,4 +286,13 @@ def _changes(cell: Any, ours: Any, marks: Mapping[str, Any]) -> Iterator[str]:
         yield f"cell {ours.id}: the locked text was changed"
 
 
-__all__ = ["Submission", "Unreadable", "order", "parse", "put_in_order", "read_class", "version_in"]
+__all__ = [
+    "Submission",
+    "Unreadable",
+    "order",
+    "parse",
+    "put_in_order",
+    "read_class",
+    "shown_in",
+    "version_in",
+]

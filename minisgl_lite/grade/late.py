@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from ..utils import require
@@ -26,7 +26,7 @@ def moment(text: str) -> datetime:
         raise ValueError(
             f"{text.strip()[:40]!r} is no time; write it like '2026-12-01 23:59 UTC'."
         ) from None
-    return found.replace(tzinfo=UTC)
+    return found.replace(tzinfo=timezone.utc)
 
 
 def lateness(submissions: Sequence[Submission], due: str) -> dict[str, str]:

@@ -14,7 +14,6 @@ import hashlib
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,12 +26,16 @@ from typing import Any, NamedTuple
 from ..teaching.release import public_numbers, secret_numbers
 from ..utils import require
 from . import sandbox
-from .intake import Submission, Unreadable, order, parse
+from .forking import Forked, Started, Template
+from .intake import Submission, Unreadable, order, parse, shown_in
 from .job import Cell, Result
+from .judging import HIDDEN
 from .places import without_places
 from .versions import PACKAGE, Version, fitting
 
 JOB = [sys.executable, "-m", "minisgl_lite.grade.job"]
+FORKED = True
+"""Whether jobs are forked (``forking.py``) where they can be."""
 GRACE = 60.0
 """Seconds beyond its time after which a job is ended from outside."""
 
@@ -141,13 +144,24 @@ def grade_class(
             store.write(rows[student])
         else:
             waiting.append(_Job(student, number, request))
-    flags = {submission.student: submission.flags for submission in submissions}
+    by_name = {submission.student: submission for submission in submissions}
     with contextlib.closing(_results(desk.packed, waiting, settings)) as results:
         for student, result in progress(results, len(waiting)):
-            result.flags = _few([*flags[student], *result.flags])
+            own = by_name[student]
+            result.flags = _few([*own.flags, *result.flags, *_shown_in_vain(own.shown, result)])
             rows[student] = Row(student, result, origins[student])
             store.write(rows[student])
     return [rows[submission.student] for submission in submissions]
+
+
+def _shown_in_vain(shown: set[str], result: Result) -> Iterator[str]:
+    """A flag for each exercise that "done" stood below and that its check finds wrong.
+
+    What is right on the public examples was done in the student's own notebook.
+    """
+    for cell in result.cells.values():
+        if cell.exercise in shown and cell.score == 0 and cell.reason not in HIDDEN.values():
+            yield f'"done" stood below the check of {cell.exercise}, and it is not'
 
 
 class _Job(NamedTuple):
@@ -184,6 +198,7 @@ class _Desk:
         for name, content in submission.notebooks.items():
             with _readable(name, submission):
                 parsed[name] = parse(content)
+                submission.shown |= shown_in(parsed[name])
         number, flags = fitting(parsed, self.versions)
         submission.flags += flags
         student = submission.student if self.settings.per_student else ""
@@ -323,31 +338,31 @@ def run_job(course: bytes, request: bytes, seconds: float) -> str:
         (folder / "kernel-1").mkdir(mode=0o700)
         names = ("course", "request.json", "result.json", "kernel-1")
         arguments = [str(folder / name) for name in names] + [str(seconds)]
-        outside = sandbox.around_job(folder / "kernel-1") if not sandbox.missing() else []
-        (folder / "log").touch(mode=0o600)  # the kernel inherits it, and must not read it
-        with (folder / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [*outside, *JOB, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                # Where the grader was started, a student's folder may be named like a module.
-                cwd=folder,
-                env=_job_environment(folder),
-            )
+        log = folder / "log"
+        log.touch(mode=0o600)  # the kernel inherits it, and must not read it
+        with log.open("wb") as file, _start(arguments, folder, file.fileno()) as process:
             _running.add(process)
             try:
                 # The job itself minds its time, and keeps what it has; this is for one that hangs.
                 status = process.wait(seconds + GRACE)
-            except subprocess.TimeoutExpired:
+            except TimeoutError:
                 return Result("timeout", reason=f"not done within {seconds:g} seconds").to_json()
             finally:
-                _end(process)
                 _running.discard(process)
         if (folder / "result.json").is_file():
             return (folder / "result.json").read_text(encoding="utf-8")
-        return _failed(status, (folder / "log").read_bytes()).to_json()
+        return _failed(status, log.read_bytes()).to_json()
+
+
+def _start(arguments: list[str], folder: Path, log: int) -> Started | Forked:
+    """A job; forked, where that is possible and it is this package's."""
+    walls, env = not sandbox.missing(), _job_environment(folder)
+    if walls and FORKED and not (folder / "package").is_dir():
+        template = Template.running(env)
+        if template.works:
+            return template.start(arguments, folder, log)
+    outside = sandbox.around_job(folder / "kernel-1") if walls else []
+    return Started([*outside, *JOB, *arguments], folder, log, env)
 
 
 def _job_environment(folder: Path) -> dict[str, str]:
@@ -360,15 +375,8 @@ def _job_environment(folder: Path) -> dict[str, str]:
     return os.environ | own | {"PYTHONPATH": os.pathsep.join(paths)}
 
 
-_running: set[subprocess.Popen[bytes]] = set()
-"""The jobs' processes in this one."""
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a job and all that it started."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+_running: set[Started | Forked] = set()
+"""The jobs of this process."""
 
 
 def _failed(status: int, log: bytes) -> Result:
@@ -425,7 +433,7 @@ class _ThreadPool:
         self.executor.shutdown(wait=False, cancel_futures=True)
         while not all(job.done() for job in self.jobs):
             for process in list(_running):
-                _end(process)
+                process.end()
             time.sleep(0.05)
         self.executor.shutdown()
 

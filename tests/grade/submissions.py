@@ -474,7 +474,12 @@ def cheats() -> dict[str, Case]:
         cases[name] = Case(file(answered(answer=source)), status, score, flag)
     full = points()
     return cases | {
-        "outputs-by-hand": Case(file(answered(_outputs_by_hand)), "graded", full),
+        "outputs-by-hand": Case(
+            file(answered(_outputs_by_hand)),
+            "graded",
+            full,
+            '"done" stood below the check of kv-budget, and it is not',
+        ),
         "another-id": Case(
             file(answered(_another_id)), "graded", full, "pool-views-check: the locked text"
         ),

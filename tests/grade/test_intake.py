@@ -12,7 +12,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from minisgl_lite.grade.intake import Unreadable, put_in_order, read_class
+from minisgl_lite.grade.intake import Unreadable, parse, put_in_order, read_class, shown_in
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "pages-and-slots"
@@ -115,6 +115,26 @@ def test_what_an_answer_has_no_use_for_is_flagged() -> None:
         cells["page-slots-answer"].source += "\nimport atexit\natexit.register(print)"
 
     assert ordered(handed_in(answer))[1] == ["cell page-slots-answer runs something at exit"]
+
+
+@pytest.mark.parametrize(
+    ("count", "outputs", "shown"),
+    [
+        (3, [{"name": "stdout", "output_type": "stream", "text": ["done: page-slots\n"]}], True),
+        (3, [{"name": "stdout", "output_type": "stream", "text": "done: page-slots\n"}], True),
+        (0, [{"name": "stdout", "output_type": "stream", "text": "done: page-slots\n"}], False),
+        (3, [{"text": "not done yet: page-slots\n"}, {"text": [7, "done: a b"]}, 5], False),
+        (3, {"text": "done: page-slots"}, False),
+    ],
+    ids=["run", "run-as-text", "as-handed-out", "something-else", "no-list"],
+)
+def test_what_stood_below_a_check_that_ran_is_known(count: int, outputs: Any, shown: bool) -> None:
+    def change(notebook: Any, cells: Any) -> None:
+        cells["page-slots-check"].update(execution_count=count, outputs=outputs)
+
+    notebook = parse(handed_in(change))
+    assert shown_in(notebook) == ({"page-slots"} if shown else set())
+    assert not any(cell.get("outputs") for cell in notebook.cells)
 
 
 @pytest.mark.parametrize(

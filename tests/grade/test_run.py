@@ -17,9 +17,11 @@ import pytest
 
 from minisgl_lite.grade import run as run_module
 from minisgl_lite.grade import sandbox
+from minisgl_lite.grade.forking import Template
 from minisgl_lite.grade.gradebook import gradebook_csv
 from minisgl_lite.grade.intake import Submission
 from minisgl_lite.grade.job import Cell, Result
+from minisgl_lite.grade.judging import HIDDEN
 from minisgl_lite.grade.run import Row, Settings, Store, changes, grade_class, pack_course, run_job
 from minisgl_lite.grade.versions import Version
 
@@ -100,6 +102,34 @@ def test_rows_are_the_same_whatever_the_workers_and_the_order(
     assert [line.split(",")[2] for line in lines] == marks
 
 
+@pytest.mark.parametrize(
+    ("score", "reason", "flagged"),
+    [
+        (0.0, "wrong: slot 8", True),
+        (0.0, "its check was never asked", True),
+        (0.0, HIDDEN["wrong"], False),
+        (4.0, "", False),
+        (None, "the kernel died", False),
+    ],
+    ids=["wrong", "never-asked", "hidden", "right", "not-known"],
+)
+def test_outputs_that_say_done_of_what_is_not_are_flagged(
+    tmp_path: Path,
+    course: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    score: float | None,
+    reason: str,
+    flagged: bool,
+) -> None:
+    def by_hand(notebook: Any, cells: dict[str, Any]) -> None:
+        cells["page-slots-check"].execution_count = 7  # and below it stands what is handed out
+
+    monkeypatch.setattr(run_module, "run_job", lambda *_: graded(score, reason).to_json())
+    (row,) = grade(tmp_path, course, [Submission("a", {FILE: answered(by_hand)})])
+    flag = '"done" stood below the check of page-slots, and it is not'
+    assert row.result.flags == [flag] * flagged
+
+
 def test_a_disk_that_is_full_loses_nothing(
     tmp_path: Path, course: Path, fake_job: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +165,7 @@ def job_does(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str) -> None
     """In place of the grader's job, `code` is run."""
     (tmp_path / "job.py").write_text(code)
     monkeypatch.setattr(run_module, "JOB", [sys.executable, str(tmp_path / "job.py")])
+    monkeypatch.setattr(run_module, "FORKED", False)
     monkeypatch.setattr(run_module, "GRACE", 1.0)
 
 
@@ -156,10 +187,13 @@ def test_a_job_that_goes_wrong_has_a_result(
     assert reason in result.reason
 
 
+@pytest.mark.parametrize("forked", [True, False], ids=["forked", "started-anew"])
 def test_a_folder_at_hand_is_not_imported_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked: bool
 ) -> None:
     """Submissions are folders, and a student can be called minisgl_lite, or torch."""
+    monkeypatch.setattr(run_module, "FORKED", forked)
+    monkeypatch.setattr(Template, "_one", None)
     monkeypatch.setattr(run_module, "GRACE", 60.0)
     for name in ("minisgl_lite", "torch", "nbgrader", "base64"):
         (tmp_path / name).mkdir()
