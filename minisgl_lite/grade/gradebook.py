@@ -9,9 +9,11 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ..teaching.checks import EXERCISES, load_exercises
 from ..teaching.misconceptions import MISCONCEPTIONS
+from .job import Cell
 from .run import Row
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
@@ -84,9 +86,17 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
     cells = "".join(f"<th>{html.escape(name)}</th>" for name in head)
     lines = ["<table>", f"<tr>{cells}</tr>"]
     for row in rows:
-        cells = "".join(f"<td>{html.escape(_plain(value))}</td>" for value in row)
+        cells = "".join(f"<td>{_shown(value)}</td>" for value in row)
         lines.append(f"<tr>{cells}</tr>")
     return [*lines, "</table>"]
+
+
+def _shown(value: object) -> str:
+    """As markup; a share with a bar of its length."""
+    if isinstance(value, _Share):
+        bar = f'<div class="bar" style="width:{100 * value.part / value.whole:.0f}%"></div>'
+        return f"{value.part} of {value.whole}{bar}"
+    return html.escape(_plain(value))
 
 
 def _plain(value: object) -> str:
@@ -129,19 +139,13 @@ def summary_html(rows: Sequence[Row], *, warning: str = "") -> str:
     """The class at a glance: how each exercise went, what was believed wrongly, whom to look at."""
     body = [f"<p class=flag>{html.escape(warning)}</p>"] if warning else []
     statuses = Counter(row.result.status for row in rows)
-    body.append(f"<p>{len(rows)} students: {html.escape(_counts(statuses))}.</p><h2>Exercises</h2>")
+    body.append(f"<p>{len(rows)} students: {html.escape(_counts(statuses))}.</p>")
+    body.append("<h2>Exercises, those that most failed first</h2>")
     cells = [cell for row in rows for cell in row.result.cells.values()]
-    names = sorted({cell.exercise for cell in cells})
-    lines = []
-    for name in names:
-        scores = [c.score for c in cells if c.exercise == name and c.score is not None]
-        full = [c for c in cells if c.exercise == name and c.score == c.max_score]
-        failed = Counter(c.reason for c in cells if c.exercise == name and c.reason)
-        common = failed.most_common(1)[0] if failed else ("", 0)
-        often = f"{common[0]} ({common[1]})" if common[0] else ""
-        mean = sum(scores) / len(scores) if scores else None
-        lines.append((name, len(scores), len(full), mean, often))
-    body += _table(["exercise", "known", "full marks", "mean", "most often"], lines)
+    body += _table(
+        ["exercise", "below full marks", "points (students)", "mean", "most often"],
+        _exercises(cells),
+    )
     wrong = Counter(c.misconception for c in cells if c.misconception)
     if wrong:
         body.append("<h2>Misconceptions</h2>")
@@ -160,6 +164,34 @@ def summary_html(rows: Sequence[Row], *, warning: str = "") -> str:
         body.append("<h2>Not graded whole</h2>")
         body += _table(["student", "status", "reason"], troubled)
     return _page("Summary", body)
+
+
+class _Share(NamedTuple):
+    """So many of so many."""
+
+    part: int
+    whole: int
+
+
+def _exercises(cells: Sequence[Cell]) -> list[tuple[object, ...]]:
+    """A line for each exercise: how many got what, and what was said most often."""
+    by_name: dict[str, list[Cell]] = {}
+    for cell in cells:
+        by_name.setdefault(cell.exercise, []).append(cell)
+    lines: list[tuple[_Share, str, tuple[object, ...]]] = []
+    for name, all_of_it in by_name.items():
+        known = [cell.score for cell in all_of_it if cell.score is not None]
+        below = sum(cell.score not in (None, cell.max_score) for cell in all_of_it)
+        spread = [f"{score:g} ({n})" for score, n in sorted(Counter(known).items())]
+        if lost := len(all_of_it) - len(known):
+            spread.append(f"not known ({lost})")
+        said = Counter(cell.reason for cell in all_of_it if cell.reason).most_common(1)
+        often = f"{said[0][0]} ({said[0][1]})" if said else ""
+        mean = sum(known) / len(known) if known else None
+        share = _Share(below, len(all_of_it))
+        lines.append((share, name, (name, share, ", ".join(spread), mean, often)))
+    lines.sort(key=lambda line: (-line[0].part / line[0].whole, line[1]))
+    return [line for _, _, line in lines]
 
 
 def _counts(statuses: Counter[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from minisgl_lite.grade.run import Row
 from minisgl_lite.teaching.misconceptions import MISCONCEPTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
+BAR = '<div class="bar" style="width:{}%"></div>'
 NAMES = ['=HYPERLINK("x")', "+1", "-1", "@x", 'Doe, "Jane"', "学生", "x" * 200, "<script>"]
 NAMES += ["\t=1", "\r=1", "\n=1", " =1", "＝1", "a;=1", "طالب", "[1]", "two  spaces "]
 
@@ -85,6 +87,22 @@ def test_the_summary_counts_misconceptions_and_names_whom_to_look_at() -> None:
     assert "Often believed" not in feedback_html(row("right"))
     assert "slot 8 (3)" in page
     assert "not done within 5 seconds" in page and "late" in page
+
+
+def test_the_summary_tells_how_each_exercise_went_the_most_failed_first() -> None:
+    def student(name: str, **scores: float | None) -> Row:
+        cells = {f"{e}-check": Cell(e, score, 4.0) for e, score in scores.items()}
+        return Row(name, Result("graded", cells))
+
+    rows = [student("a", easy=4.0, hard=0.0), student("b", easy=4.0, hard=4.0)]
+    rows += [student("c", easy=2.5, hard=None), student("d", easy=4.0, hard=0.0)]
+    rows[0].result.cells["text-answer"] = Cell("text", None, 4.0, manual=True)
+    lines = re.findall("<tr><td>(.*)</td></tr>", summary_html(rows))
+    assert [line.split("</td><td>") for line in lines] == [
+        ["hard", f"2 of 4{BAR.format(50)}", "0 (2), 4 (1), not known (1)", "1.33333", ""],
+        ["easy", f"1 of 4{BAR.format(25)}", "2.5 (1), 4 (3)", "3.625", ""],
+        ["text", f"0 of 1{BAR.format(0)}", "not known (1)", "not known", ""],
+    ]
 
 
 def test_the_books_way_back_to_moodle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
