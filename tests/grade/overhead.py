@@ -190,6 +190,7 @@ def measure(rounds: int, tell: Callable[[str], object] = print) -> Rounds:
     with tempfile.TemporaryDirectory() as name, counted() as seconds:
         grading = Grading(Path(name) / "class")
         executing = Executing(Path(name) / "alone", grading.course.exercises())
+        turns: list[tuple[str, Callable[[], None]]]
         turns = [(EXECUTED, executing), (FORKED, grading), (ANEW, grading.anew)]
         for number in range(rounds + 1):
             for what, do in turns if number % 2 else reversed(turns):
