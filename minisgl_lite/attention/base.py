@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 
 from ..core import Batch, get_global_ctx
+from ..kernel.rows import cast_heads
 
 
 @dataclass
@@ -77,7 +78,8 @@ class BaseAttnBackend(ABC):
         """The write half of ``forward``, the same for every backend."""
         ctx = get_global_ctx()
         dtype = ctx.kv_cache.dtype
-        ctx.kv_cache.store_kv(k.to(dtype), v.to(dtype), batch.out_loc, layer_id)
+        k, v = cast_heads(k, dtype), cast_heads(v, dtype)
+        ctx.kv_cache.store_kv(k, v, batch.out_loc, layer_id)
         if ctx.hooks.active:
             ctx.hooks.emit("on_store", layer_id, batch)
             ctx.hooks.emit("on_attend", layer_id, batch)

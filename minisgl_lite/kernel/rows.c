@@ -71,6 +71,19 @@ static long turn(const float *x, const float *table, const void *positions, int 
     return 0;
 }
 
+/* x: (rows, width), rows `stride` numbers apart, rounded to bf16, a tie to the even one: the upper half
+ * of what is half a unit larger. */
+static void narrow(const float *x, uint16_t *y, long rows, long width, long stride, int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static) if (rows * width > WORTH_A_THREAD)
+    for (long r = 0; r < rows; r++)
+        for (long i = 0; i < width; i++) {
+            uint32_t bits;
+            memcpy(&bits, x + r * stride + i, sizeof bits);
+            int is_nan = (bits & 0x7fffffff) > 0x7f800000;
+            y[r * width + i] = is_nan ? 0x7fc0 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+        }
+}
+
 /* Row t of k and v, `bytes` long, to slot slots[t] of the caches. The rows of k and v are k_stride
  * and v_stride bytes apart. Returns 0, or 1 + the first t whose slot is outside [0, size), and then
  * nothing was written. */
@@ -97,6 +110,11 @@ int64_t silu_and_mul(const union arg *a) {
 
 int64_t rotate(const union arg *a) {
     return turn(a[0].p, a[1].p, a[2].p, a[3].n, a[4].p, a[5].n, a[6].n, a[7].n, a[8].n, a[9].n, a[10].n);
+}
+
+int64_t to_bf16(const union arg *a) {
+    narrow(a[0].p, a[1].p, a[2].n, a[3].n, a[4].n, a[5].n);
+    return 0;
 }
 
 int64_t scatter_rows(const union arg *a) {

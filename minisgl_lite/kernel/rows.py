@@ -124,6 +124,18 @@ def rotate_torch(x: torch.Tensor, table: torch.Tensor, positions: torch.Tensor) 
     return x * cos + x.roll(x.shape[-1] // 2, dims=-1) * sin
 
 
+def cast_heads(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """``x.to(dtype)`` for (T, H, D) with heads contiguous and rows of any stride."""
+    rows, heads, dim = x.shape
+    from_wide = dtype == torch.bfloat16 and _is_plain(x) and x.stride()[1:] == (dim, 1)
+    if not from_wide or compiled_rows() is None:
+        return x.to(dtype)
+    y = torch.empty((rows, heads, dim), dtype=dtype)
+    threads = torch.get_num_threads()
+    launch(compiled_rows().to_bf16, x, y, rows, heads * dim, x.stride(0), threads)
+    return y
+
+
 def _is_plain(*tensors: torch.Tensor) -> bool:
     return all([t.dtype == torch.float32 and t.is_cpu for t in tensors])
 
@@ -135,6 +147,7 @@ def _fits(*tensors: torch.Tensor) -> bool:
 
 
 __all__ = [
+    "cast_heads",
     "compiled_rows",
     "rmsnorm",
     "rmsnorm_torch",

@@ -9,6 +9,7 @@ import torch
 
 from minisgl_lite.kernel import rows
 from minisgl_lite.kernel.rows import (
+    cast_heads,
     compiled_rows,
     rmsnorm,
     rmsnorm_torch,
@@ -129,3 +130,13 @@ def test_shapes_that_do_not_fit_are_left_to_torch_which_refuses_them(
 ) -> None:
     with pytest.raises(RuntimeError, match="size"):
         call()
+
+
+@pytest.mark.parametrize("tokens", [1, 5, MANY])
+def test_heads_are_cast_as_torch_casts_them(tokens: int) -> None:
+    bits = torch.randint(-(2**31), 2**31, (tokens, 96), dtype=torch.int64).to(torch.int32)
+    ties = torch.tensor([0x3F808000, 0x3F818000, 0x7F7FFFFF, 0x7F800000, 0x7FC00001, 1])
+    bits[:, :6] = ties.to(torch.int32)
+    x = bits.view(torch.float32).view(tokens, 6, 16)[:, 0:4]  # rows with others between them
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        close(cast_heads(x, dtype), x.to(dtype), rtol=0, atol=0, equal_nan=True)
