@@ -73,7 +73,7 @@ def _whole_runs(
 ) -> list[Measured]:
     # NOTE: requests of one prefill batch can't reuse each other's prefixes, so batches are small.
     sizes: dict[str, Any] = {"page_size": 16, "num_pages": 2100, "max_extend_tokens": 2048}
-    sizes["cuda_graph_bs"] = [1, 2, 4, 8]
+    sizes["cuda_graph_bs"] = [1, 2, 4, 8, 16, 32]
     ours = {
         EXACT: LLM(model, torch.float32, **sizes),
         QUICK: LLM(model, torch.bfloat16, **sizes),
