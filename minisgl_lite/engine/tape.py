@@ -29,10 +29,15 @@ class Tape:
     def __init__(self) -> None:
         self.calls: list[Callable[[], Any]] = []
         self.kept: list[Any] = []
+        self._joined: list[Callable[[], Any]] = []
+
+    def close(self) -> None:
+        """Nothing more is recorded: from here on the tape can be replayed."""
+        self._joined = joined(self.calls)
 
     def replay(self) -> None:
         """Make the calls again, in order, on what their tensors hold now."""
-        for call in self.calls:
+        for call in self._joined:
             call()
 
 
@@ -48,7 +53,7 @@ class TapeRecorder:
         tape = Tape()
         with recording(tape.calls, tape.kept), _NoLooking(), _Operations(tape):
             step()
-        tape.calls = joined(tape.calls)
+        tape.close()
         return tape
 
 
