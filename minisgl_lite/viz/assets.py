@@ -2,8 +2,8 @@
 
 The modules in ``static/`` are plain ES modules that a browser or node loads as they are. A widget
 carries one text, so they are joined here: local imports and the word ``export`` go, comments on
-lines of their own go, order follows the imports. There is no bundler; what a module may write is
-little enough to be checked line by line.
+lines of their own and indents go, order follows the imports. There is no bundler; what a module
+may write is little enough to be checked line by line.
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ _COMMENT = re.compile(
     r"^[ \t]*(?://[^\n]*|/\*\*(?:(?!\*/).)*\*/[ \t]*)\n", re.MULTILINE | re.DOTALL
 )
 
+_INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
+
 _CSS_COMMENT = re.compile(r"^/\*(?:(?!\*/).)*\*/\n", re.MULTILINE | re.DOTALL)
+# Room that a style sheet does not need: around braces, semicolons and commas, behind a colon.
+_CSS_ROOM = re.compile(r"\s*([{};,])\s*|(:) ")
 
 # What a page runs: it unpacks the module and loads it once, however many views the page holds.
 _PACKED = """\
@@ -70,8 +74,9 @@ def _order(name: str, seen: dict[str, str], path: tuple[str, ...] = ()) -> None:
 def join_modules(sources: dict[str, str]) -> str:
     """Join modules, given in order, into the text of one.
 
-    Raises ValueError when two modules have a top-level name in common, or when an import is
-    written in another way than ``import { a, b } from "./x.js";``.
+    Raises ValueError when two modules have a top-level name in common, when an import is written
+    in another way than ``import { a, b } from "./x.js";``, or when a template goes over lines: its
+    indents are text.
     """
     owner: dict[str, str] = {}
     parts = []
@@ -79,10 +84,13 @@ def join_modules(sources: dict[str, str]) -> str:
         body = _IMPORT.sub("", source)
         if re.search(r"^import\b", body, re.MULTILINE):
             raise ValueError(f'static/{name}: write imports as import {{ a, b }} from "./x.js";')
+        body = _COMMENT.sub("", body)
+        if any(line.count("`") % 2 for line in body.splitlines()):
+            raise ValueError(f"static/{name}: a template stays on one line")
         for top in _TOP_LEVEL.findall(body):
             if owner.setdefault(top, name) != name:
                 raise ValueError(f"static/{name} and static/{owner[top]} both define {top}")
-        parts.append(_EXPORT.sub("", _COMMENT.sub("", body)).strip("\n"))
+        parts.append(_INDENT.sub("", _EXPORT.sub("", body)).strip("\n"))
     return "\n".join(parts) + "\n"
 
 
@@ -107,7 +115,7 @@ def esm() -> str:
 
 @functools.cache
 def css() -> str:
-    """The style sheets, joined; comments and room at a line's beginning go."""
+    """The style sheets, joined; comments and room that they don't need go."""
     sheets = ("view.css", "panels.css", "page.css", "answers.css")
     text = "\n".join((STATIC / name).read_text(encoding="utf-8") for name in sheets)
-    return re.sub(r"\n\s+", "\n", _CSS_COMMENT.sub("", text))
+    return _CSS_ROOM.sub(r"\1\2", _CSS_COMMENT.sub("", text)).replace(";}", "}")

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { decisions, runs } from "./words.mjs";
 import { eventList, findEvent, turnEnds } from "../../minisgl_lite/viz/static/events.js";
+import { laneFrames } from "../../minisgl_lite/viz/static/lanes.js";
 import { Replay, currentBatch, slotRoom, slotStates } from "../../minisgl_lite/viz/static/replay.js";
 import { survey } from "../../minisgl_lite/viz/static/run.js";
 import { slotLife } from "../../minisgl_lite/viz/static/selected.js";
@@ -22,6 +23,19 @@ test("what is no event's name is not found", () => {
     assert.equal(findEvent(runs.busy.trace.frames, name), -1, name);
   }
 });
+
+for (const [name, { trace }] of Object.entries(runs)) {
+  test(`${name}: a lane has the frames in which its word happens`, () => {
+    const lanes = Object.fromEntries(laneFrames(trace.frames, survey(trace)).map((lane) => [lane.name, lane.at]));
+    const phase = (wanted) => trace.frames.flatMap((frame, i) => (frame.phase === wanted ? [i] : []));
+    for (const word of ["evict", "abort"]) assert.deepEqual(lanes[word], phase(word), word);
+    // Whoever ends gives its table row back there: at its release, or when it is aborted.
+    const rows = trace.frames.flatMap((frame, i) => (Object.values(frame.reqs ?? {}).some((req) => req.row === null) ? [i] : []));
+    assert.deepEqual(lanes.release, rows.filter((i) => trace.frames[i].release));
+    for (const kind of ["prefill", "decode"]) assert.ok(lanes[kind].every((i) => trace.frames[i].batch_info.phase === kind));
+    assert.equal(lanes.prefill.length + lanes.decode.length, trace.frames.filter((frame) => frame.batch_info).length);
+  });
+}
 
 test("the list of events has one of each kind that happened", () => {
   const kinds = new Set(eventList(runs.busy.trace.frames).map((event) => event.kind));

@@ -29,7 +29,15 @@ def _texts(rng: random.Random) -> list[int]:
     return rng.choices(ids, cum_weights=weights, k=60_000)
 
 
-def big_run(*, page_size: int = 16, cache_type: str = "radix", seed: int = 20) -> Trace:
+def big_run(
+    *,
+    page_size: int = 16,
+    cache_type: str = "radix",
+    seed: int = 20,
+    slots: int = SLOTS,
+    turns: int = TURNS,
+    requests: int = REQUESTS,
+) -> Trace:
     """Record the run. Some prompts share a beginning, some are aborted, the pool is often full."""
     rng = random.Random(seed)
     text = _texts(rng)
@@ -38,10 +46,10 @@ def big_run(*, page_size: int = 16, cache_type: str = "radix", seed: int = 20) -
         start = rng.randrange(len(text) - length)
         return text[start : start + length]
 
-    answers = [piece(64) for _ in range(REQUESTS)]
+    answers = [piece(64) for _ in range(requests)]
     stems = [piece(rng.randrange(16, 65)) for _ in range(8)]
     engine = ScriptedEngine(
-        SLOTS // page_size,
+        slots // page_size,
         page_size,
         max_running_req=ROWS,
         max_seq_len=WIDTH,
@@ -53,10 +61,10 @@ def big_run(*, page_size: int = 16, cache_type: str = "radix", seed: int = 20) -
     )
     scheduler = Scheduler(config, engine, MessageQueue())
     recorder = Recorder(scheduler)
-    arrivals = sorted(rng.randrange(TURNS - 60) for _ in range(REQUESTS))
+    arrivals = sorted(rng.randrange(turns - 60) for _ in range(requests))
     uid = 0
-    for turn in range(TURNS):
-        while uid < REQUESTS and arrivals[uid] <= turn:
+    for turn in range(turns):
+        while uid < requests and arrivals[uid] <= turn:
             prompt = rng.choice(stems) if rng.random() < 0.6 else piece(rng.randrange(8, 40))
             ids = torch.tensor([*prompt, *piece(rng.randrange(4, 32))], dtype=torch.int32)
             scheduler.io.send(UserMsg(uid, ids, SamplingParams(max_tokens=rng.randrange(8, 56))))

@@ -63,6 +63,30 @@ def first_picture(browser: Any, path: Path) -> float:
     return statistics.median(times)
 
 
+def stretch(browser: Any, path: Path) -> None:
+    """65,536 slots, 2,000 steps: frames a second while the timeline is drawn along."""
+    tab = browser.new_page(viewport={"width": 1280, "height": 900})
+    tab.goto(path.as_uri())
+    tab.wait_for_function("window.ready !== undefined")
+    frames = 200
+    rate = tab.evaluate(
+        """async (frames) => {
+          const slider = document.querySelector(".kvv-slider");
+          const begin = performance.now();
+          for (let i = 0; i < frames; i++) {
+            slider.value = 1000 + i;
+            slider.dispatchEvent(new Event("input"));
+            await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+          }
+          return (1000 * frames) / (performance.now() - begin);
+        }""",
+        frames,
+    )
+    found = work(browser, tab, [3000 + i for i in range(STEPS)])
+    print(f"  {rate:.0f} frames a second; a step: p95 {quantile(found, 0.95):.1f} ms of work")
+    tab.close()
+
+
 def views(trace: Trace) -> dict[str, tuple[Any, int]]:
     """Name to the widget and the number of its stops."""
     naive = big_run(cache_type="naive")
@@ -85,6 +109,11 @@ def main() -> None:
             print(f"{name}: first picture after {first_picture(browser, path):.0f} ms")
             for scale in (1, 2):
                 measure(browser, path, stops, scale)
+        large = big_run(slots=65_536, turns=2000, requests=1500)
+        path = Path(folder) / "large.html"
+        path.write_text(page(show(large)), encoding="utf-8")
+        print(f"65,536 slots, {large.frames[-1]['turn']} steps, {len(large)} frames")
+        stretch(browser, path)
     texts = {
         "the run in a page": trace.to_widget(),
         "a grid of 30 toy runs": chapter_grid().to_widget(),

@@ -430,6 +430,50 @@ def test_the_menu_saves_the_trace_and_copies_the_sentence(open_view: Any, trace:
     assert words in view.tab.evaluate("navigator.clipboard.readText()")
 
 
+@pytest.mark.parametrize("clipboard", ["refuses", "missing"])
+@pytest.mark.parametrize("name", ["Copy sentence", "Copy start=… for show()"])
+def test_what_the_browser_does_not_copy_stands_selected(
+    open_view: Any, trace: Trace, clipboard: str, name: str
+) -> None:
+    view = open_view(trace, panels=["pool"], start="forward:r1")
+    if clipboard == "missing":
+        view.tab.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    else:
+        view.tab.context.grant_permissions([])  # refuses all that is not named
+    view.tab.click(".kvv-menu summary")
+    view.tab.get_by_role("button", name=name).click()
+    view.tab.wait_for_selector(".kvv-kept textarea")
+    view.settle()
+    selected = view.tab.evaluate(
+        "(() => { const t = document.activeElement;"
+        " return t.value.slice(t.selectionStart, t.selectionEnd); })()"
+    )
+    wanted = view.text(".kvv-words") if name == "Copy sentence" else 'start="forward:r1"'
+    assert wanted in selected
+    assert "Not copied" in view.text(".kvv-kept")
+    assert "Not copied" in view.tab.locator(".kvv-sr").first.text_content()
+    view.tab.keyboard.press("Escape")
+    assert not view.tab.locator(".kvv-menubox").is_visible()
+
+
+def test_the_lanes_have_the_words_of_what_happens(open_view: Any, trace: Trace) -> None:
+    drawn = """() => {
+      window.words = [];
+      const write = CanvasRenderingContext2D.prototype.fillText;
+      CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+        if (this.canvas.matches(".kvv-lanes")) window.words.push(text);
+        write.call(this, text, ...place);
+      };
+    }"""
+    view = open_view(trace, panels=["pool"])
+    view.tab.evaluate(drawn)
+    view.tab.get_by_role("button", name="Events").click()
+    view.settle()
+    words = view.tab.evaluate("window.words")
+    assert {"prefill", "decode", "split", "evict", "release", "abort"} <= set(words)
+    assert "end" not in words
+
+
 def test_with_reduced_motion_it_plays_slower(open_view: Any, trace: Trace) -> None:
     passed = {}
     for motion in ("no-preference", "reduce"):

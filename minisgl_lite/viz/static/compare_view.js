@@ -269,8 +269,8 @@ export function createCompare(root, { options, traces }) {
     const before = pair.stops[index - 1] ?? { a: -1, b: -1 };
     views = [players[0].view(stop.a, pins[0]), players[1].view(stop.b, pins[1])];
     const told = shownStop() < 0 ? firstWords : shownWords;
-    words = `${index === firstStop() ? `${told(first, labels, (id, side) => players[side].tokenText(id))} ` : ""}${
-      differenceWords(summary(views[0], views[1]), views.map((view) => view.state), labels)}`;
+    const atFirst = index === firstStop() ? `${told(first, labels, (id, side) => players[side].tokenText(id))} ` : "";
+    words = atFirst + differenceWords(summary(views[0], views[1]), views.map((view) => view.state), labels);
     setText(said, words);
     SIDES.forEach((side) => {
       const [view, { where, phase, text, root: box }] = [views[side], sides[side]];

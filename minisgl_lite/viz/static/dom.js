@@ -1,5 +1,7 @@
 // Small helpers for the DOM. Text is always set as text, never as markup.
 
+import { say } from "./words.js";
+
 /**
  * Make an element.
  * @param {string} tag
@@ -28,9 +30,12 @@ function fill(node, props, children) {
   return node;
 }
 
-/** Set text only when it differs: unchanged text costs nothing and is not spoken again. */
+/** Set text only when it differs: unchanged text costs nothing and is not spoken again. What is spoken is a new node. */
 export function setText(node, text) {
-  if (node.textContent !== text) node.textContent = text;
+  const only = node.firstChild;
+  if (only?.nodeType === 3 && !only.nextSibling && !node.hasAttribute("aria-live")) {
+    if (only.data !== text) only.data = text;
+  } else if (node.textContent !== text) node.textContent = text;
 }
 
 /** Set an attribute only when it differs. */
@@ -54,6 +59,28 @@ const OPEN = new Set(["back", "next", "close"]);
 /** A sign drawn in the text's colour: fonts lack some of these. @param {keyof typeof ICONS} name */
 export function icon(name) {
   return svg("svg", { viewBox: "0 0 16 16", class: "kvv-icon", "aria-hidden": "true" }, [svg("path", { d: ICONS[name], fill: OPEN.has(name) ? "none" : false })]);
+}
+
+/**
+ * Copy a text. Where the browser refuses, the text stands selected below the button that asked for it.
+ * @param {HTMLElement} asked @param {string} text @returns {Promise<boolean>} whether it was copied
+ */
+export async function copyText(asked, text) {
+  const box = asked.parentElement;
+  box.querySelector(".kvv-kept")?.remove();
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    await new Promise(requestAnimationFrame); // the click that asked has closed the menu by then
+    const kept = el("textarea", { readonly: true, rows: 4, "aria-label": asked.textContent });
+    kept.value = text;
+    asked.after(el("div", { class: "kvv-kept" }, [say("control.uncopied"), kept]));
+    box.closest("details")?.setAttribute("open", "");
+    kept.select();
+    kept.focus();
+    return false;
+  }
 }
 
 /** A button with a visible text, or a sign with a label. */

@@ -20,6 +20,7 @@ export function queuePanel(app) {
       if (i === 0) Object.assign(t, { edge: c.px.ink, thick: true });
       if (isNew(i)) t.dot = c.px.ink;
     },
+    key: (i) => 2 * view.state.free[i] + (isNew(i) ? 1 : 0),
     describe(i) {
       if (!view || !(i in view.state.free)) return "";
       const start = view.state.free[i];

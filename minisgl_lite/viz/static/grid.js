@@ -10,6 +10,8 @@ import { say } from "./words.js";
  * @typedef {Object} GridOptions
  * @property {string} label
  * @property {(i: number, tile: import("./paint.js").Tile) => void} tile how cell i looks
+ * @property {(i: number) => number|string} key all that decides how cell i looks: with an equal key it is not drawn again
+ * @property {() => string} [headKey] the same for the margins
  * @property {(i: number) => string} describe cell i in words
  * @property {(i: number) => boolean} [differs] whether the run beside this one has something else there
  * @property {(i: number) => string} [beside] what it has there, in words
@@ -32,7 +34,7 @@ export function createGrid(options) {
   const marks = el("div", { class: "kvv-marks", "aria-hidden": "true" });
   const size = el("div", { class: "kvv-size", role: "presentation" }, [canvas, marks, row]);
   const root = el("div", { class: "kvv-grid", role: "grid", "aria-label": options.label }, [size]);
-  const ctx = canvas.getContext("2d");
+  const ctx = canvas.getContext("2d", { alpha: false });
   const tile = newTile();
 
   /** @type {import("./layout.js").Geometry} */
@@ -45,6 +47,9 @@ export function createGrid(options) {
   let current = 0; // which of the two cells has the focus
   let markKey = "";
   let scroll = { x: 0, y: 0 }; // as last heard of: asking the element would make the browser lay out at once
+  let bar = { room: 0, size: 0 }; // how thick a scroll bar is, found out once per width
+  /** What is on the canvas: the cells' keys, and what else the picture depends on. */
+  let drawn = { keys: [], colours: null, rest: "" };
 
   /**
    * Set geometry and size. The grid's height is fixed: what does not fit scrolls.
@@ -57,10 +62,7 @@ export function createGrid(options) {
     root.style.height = `${box.h}px`;
     size.style.width = `${geo.w + box.left + EDGE}px`;
     size.style.height = `${geo.h + box.top + EDGE}px`;
-    canvas.style.width = canvas.style.height = "0";
-    // A scroll bar takes its room from the canvas.
-    box.w = Math.min(box.w, root.clientWidth || box.w);
-    box.h = Math.min(box.h, root.clientHeight || box.h);
+    takeBars(geo.w + box.left + EDGE, geo.h + box.top + EDGE);
     canvas.style.width = `${box.w}px`;
     canvas.style.height = `${box.h}px`;
     for (const [name, value] of [["aria-rowcount", geo.lines], ["aria-colcount", Math.min(geo.n, geo.perLine)]]) {
@@ -68,10 +70,23 @@ export function createGrid(options) {
       else root.removeAttribute(name);
     }
     if (active >= geo.n) active = Math.max(0, geo.n - 1);
-    scroll = { x: root.scrollLeft, y: root.scrollTop };
+    drawn.colours = null;
     place();
     markKey = "";
     marks.classList.toggle("kvv-tiny", geo.cw < 24);
+  }
+
+  /** A scroll bar takes its room from the canvas. @param {number} w @param {number} h of the content */
+  function takeBars(w, h) {
+    if ((w > box.w || h > box.h) && bar.room !== box.w) {
+      canvas.style.width = canvas.style.height = "0";
+      const [wide, high] = [box.w - root.clientWidth, box.h - root.clientHeight];
+      if (root.clientWidth) bar = { room: box.w, size: Math.max(0, w > box.w && h <= box.h ? high : wide) };
+    }
+    const across = w > box.w - (h > box.h ? bar.size : 0);
+    if (h > box.h - (across ? bar.size : 0)) box.w -= bar.size;
+    if (across) box.h -= bar.size;
+    scroll = { x: Math.max(0, Math.min(scroll.x, w - box.w)), y: Math.max(0, Math.min(scroll.y, h - box.h)) };
   }
 
   /** @param {import("./theme.js").Colours} next */
@@ -80,15 +95,29 @@ export function createGrid(options) {
     colours = next;
     const d = Math.min(3, globalThis.devicePixelRatio || 1);
     const [w, h] = [Math.round(box.w * d), Math.round(box.h * d)];
+    const rest = [w, h, scroll.x, scroll.y, geo.ch > 8 ? options.headKey?.() : ""].join();
+    let whole = drawn.colours !== colours || drawn.rest !== rest;
+    const changed = new Set();
+    visit((i) => {
+      const key = options.differs?.(i) ? `≠${options.key(i)}` : options.key(i);
+      if (drawn.keys[i] !== key) changed.add(i);
+      drawn.keys[i] = key;
+    });
+    if (!whole && !changed.size) return describe();
+    // Small cells keep to their place and have no texts: those that changed are drawn alone.
+    whole ||= (geo.cw > 8 && geo.ch > 8);
+    Object.assign(drawn, { colours, rest });
     if (!raster || raster.w !== w || raster.h !== h) raster = new Raster(w, h);
     if (canvas.width !== w) canvas.width = w;
     if (canvas.height !== h) canvas.height = h;
-    raster.clear(colours.px.ground);
+    if (whole) raster.clear(colours.px.ground);
     raster.clip = { x: Math.round(box.left * d), y: Math.round(box.top * d) };
     const texts = [];
     const [ox, oy] = [box.left - scroll.x, box.top - scroll.y];
     const readable = geo.cw >= 13 && geo.ch >= 9;
+    let [x0, y0, x1, y1] = whole ? [0, 0, w, h] : [w, h, 0, 0];
     visit((i, x, y) => {
+      if (!whole && !changed.has(i)) return;
       clearTile(tile);
       tile.readable = readable;
       options.tile(i, tile);
@@ -97,10 +126,13 @@ export function createGrid(options) {
       const gap = geo.cw >= 4 ? 1 : 0;
       const pw = Math.round((x + ox + geo.cw - gap) * d) - px;
       const ph = Math.round((y + oy + geo.ch - (geo.ch >= 4 ? gap : 0)) * d) - py;
+      if (!whole) [x0, y0, x1, y1] = [Math.min(x0, px), Math.min(y0, py), Math.max(x1, px + pw), Math.max(y1, py + ph)];
       raster.tile(tile, px, py, pw, ph, d);
       if (readable && (tile.text || tile.sub || tile.badge || tile.dot || tile.ring)) texts.push({ ...tile, x: x + ox, y: y + oy });
     });
-    ctx.putImageData(raster.image, 0, 0);
+    if (!whole) [x0, y0] = [Math.max(x0, raster.clip.x), Math.max(y0, raster.clip.y)];
+    ctx.putImageData(raster.image, 0, 0, x0, y0, Math.max(0, Math.min(x1, w) - x0), Math.max(0, Math.min(y1, h) - y0));
+    if (!whole) return describe();
     ctx.setTransform(d, 0, 0, d, 0, 0);
     ctx.textBaseline = "middle";
     ctx.save();

@@ -34,6 +34,7 @@ export function followHost(root, { resized, themed, forced, key }) {
     if (!next || next === width) return;
     width = next;
     root.style.setProperty("--kvv-width", `${contentRect.width}px`); // on paper the view is scaled by it
+    root.toggleAttribute("data-broad", contentRect.width >= 880); // a container query would make each font set on a canvas lay the page out
     resized(width);
   });
   resize.observe(root);

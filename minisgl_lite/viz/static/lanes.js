@@ -3,10 +3,27 @@
 import { el, setText } from "./dom.js";
 import { say } from "./words.js";
 
-const LANES = ["prefill", "decode", "hit", "refuse", "split", "evict", "abort", "finish", "fault"];
+const LANES = ["prefill", "decode", "hit", "refuse", "split", "evict", "release", "abort", "fault"];
+const BARS = 2; // the first lanes have bars, the others marks
 const LANE = 12;
 const SPARK = 26;
 const CHART_LEFT = 64;
+
+/**
+ * Which frames stand in each lane. In "release" it is a request's end: its pages go to the tree or become free.
+ * @param {any[]} frames
+ * @param {import("./run.js").Run} run
+ * @returns {{name: string, at: number[]}[]}
+ */
+export function laneFrames(frames, run) {
+  const where = (test) => frames.flatMap((frame, i) => (test(frame) ? [i] : []));
+  return LANES.map((name, lane) => ({
+    name,
+    at: lane < BARS ? where((frame) => frame.batch_info?.phase === name)
+      : name === "release" ? where((frame) => frame.release?.some((one) => one.finished))
+      : run.events.filter((event) => event.kind === name).map((event) => event.index),
+  }));
+}
 
 /** @param {any} app */
 export function eventsPanel(app) {
@@ -36,24 +53,20 @@ export function eventsPanel(app) {
     ctx.fillRect(0, 0, width, height);
     ctx.font = `10px ${c.font}`;
     ctx.textBaseline = "middle";
-    LANES.forEach((name, i) => {
+    const wide = Math.max(1.5, Math.min(8, (width - CHART_LEFT) / Math.max(1, view.trace.frames.length)));
+    laneFrames(view.trace.frames, view.run).forEach(({ name, at }, i) => {
       const y = i * LANE + LANE / 2;
       ctx.fillStyle = c.css.faint;
       ctx.fillRect(CHART_LEFT, y, width - CHART_LEFT, 1);
       ctx.fillStyle = c.css.dim;
-      ctx.fillText(i < 2 ? say(`step.${name}`) : say(`event.${name}`), 0, y);
+      ctx.fillText(say(`${i < BARS ? "step" : name === "release" ? "phase" : "event"}.${name}`), 0, y);
+      const colour = name === "fault" ? c.css.bad : c.css.ink;
+      ctx.fillStyle = colour;
+      for (const index of at) {
+        if (i < BARS) ctx.fillRect(x(index) - wide / 2, i * LANE + 2, wide, LANE - 4);
+        else mark(ctx, x(index), y, colour, i % 3);
+      }
     });
-    const wide = Math.max(1.5, Math.min(8, (width - CHART_LEFT) / Math.max(1, view.trace.frames.length)));
-    view.trace.frames.forEach((frame, i) => {
-      if (!frame.batch_info) return;
-      ctx.fillStyle = c.css.ink;
-      const lane = frame.batch_info.phase === "prefill" ? 0 : 1;
-      ctx.fillRect(x(i) - wide / 2, lane * LANE + 2, wide, LANE - 4);
-    });
-    for (const event of view.run.events) {
-      const lane = LANES.indexOf(event.kind);
-      if (lane >= 0) mark(ctx, x(event.index), lane * LANE + LANE / 2, lane === 8 ? c.css.bad : c.css.ink, lane % 3);
-    }
     const base = height - 2;
     const scale = (SPARK - 6) / Math.max(1, view.meta.num_pages);
     ctx.fillStyle = c.css.dim;

@@ -1,6 +1,6 @@
 // The menu "More": the step's table, copying, saving, speed.
 
-import { button, el } from "./dom.js";
+import { button, copyText, el } from "./dom.js";
 import { say } from "./words.js";
 
 /**
@@ -11,8 +11,7 @@ export function createMenu({ tableButton, sentence, announce, traces, setSpeed, 
   const speeds = el("select", { class: "kvv-select", on: { change: () => setSpeed(Number(speeds.value)) } },
     [0.5, 1, 2, 4].map((n) => el("option", { value: n, text: `${n}×`, selected: n === 1 })));
   const copied = button(say("control.copy"), async () => {
-    await navigator.clipboard?.writeText(sentence());
-    announce(say("control.copied"));
+    announce(say((await copyText(copied, sentence())) ? "control.copied" : "control.uncopied"));
   }, { cls: "kvv-small" });
   const details = el("details", { class: "kvv-menu" }, [
     el("summary", { class: "kvv-btn kvv-small", text: say("control.menu") }),

@@ -3,7 +3,7 @@
 import { el, setText } from "./dom.js";
 import { EDGE, createGrid } from "./grid.js";
 import { flowGeometry } from "./layout.js";
-import { slotTile, slotWords } from "./slots.js";
+import { lookKey, slotTile, slotWords } from "./slots.js";
 import { say, count } from "./words.js";
 
 /** @param {any} app */
@@ -29,6 +29,11 @@ export function outLocPanel(app) {
       t.top = token === null ? say("slot.dummy") : view.tokens.short(token);
       t.text = uid < 0 ? "" : `r${uid} · ${pos}`;
       t.sub = `↓ ${view.batch.slots[i]}`;
+    },
+    key(i) {
+      const { uid, pos } = view.batch.tokens[i];
+      const slot = view.batch.slots[i];
+      return [uid, pos, slot, tokenOf(i), lookKey(view, slot)].join();
     },
     describe(i) {
       const slot = view?.batch?.slots[i];
@@ -58,9 +63,10 @@ export function outLocPanel(app) {
       arrange();
     },
     update(next) {
+      const first = view?.run !== next.run;
       view = next;
       const n = view.batch?.slots.length ?? 0;
-      if (n !== shown) arrange();
+      if (n !== shown || first) arrange();
       setText(note, n ? count("out.count", n) : say("out.none"));
       grid.paint(app.colours());
     },

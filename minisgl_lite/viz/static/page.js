@@ -1,6 +1,6 @@
 // What ties a view to the page around it: words of the text move it, it tells the page where it is, links lead to a step.
 
-import { button, el, setAttr, setText } from "./dom.js";
+import { button, copyText, el, setAttr, setText } from "./dom.js";
 import { eventName, findEvent } from "./events.js";
 import { linkHash, readHash, sameRun } from "./links.js";
 import { say } from "./words.js";
@@ -46,13 +46,9 @@ export function joinPage(root, view) {
     const event = eventName(view.trace().frames, view.index());
     const hash = linkHash({ view: key(), event, pin: view.pinned(), run: view.trace().digest ?? "" });
     const text = built ? location.href.split("#")[0] + hash : `start="${event}"`;
-    try {
-      await navigator.clipboard.writeText(text);
-      announce(say("control.copied"));
-    } catch {
-      if (built) history.replaceState(null, "", hash); // no clipboard here
-      announce(built ? say("link.address") : text);
-    }
+    if (await copyText(copier, text)) return announce(say("control.copied"));
+    if (built) history.replaceState(null, "", hash);
+    announce(say(built ? "link.address" : "control.uncopied"));
   }
 
   /** Go where the address leads, if it leads here. */
@@ -75,7 +71,8 @@ export function joinPage(root, view) {
     announce(words);
   }
   if (built) addEventListener("hashchange", follow);
-  root.querySelector(".kvv-menubox button:last-of-type")?.after(button(say(built ? "control.link" : "control.start"), copy, { cls: "kvv-small" }));
+  const copier = button(say(built ? "control.link" : "control.start"), copy, { cls: "kvv-small" });
+  root.querySelector(".kvv-menubox button:last-of-type")?.after(copier);
 
   // Where the page knows the API reference, the function that a view names is a link to it.
   const api = JSON.parse(document.getElementById("kvv-api")?.textContent ?? "{}");

@@ -3,7 +3,7 @@
 import { el, setText, button } from "./dom.js";
 import { EDGE, createGrid } from "./grid.js";
 import { tableGeometry, zoomed } from "./layout.js";
-import { hueOf, slotTile, stateWords, tokenIn } from "./slots.js";
+import { hueOf, lookKey, slotTile, stateWords, tokenIn } from "./slots.js";
 import { isolate } from "./tokens.js";
 import { say, count } from "./words.js";
 
@@ -24,7 +24,8 @@ export function tablePanel(app) {
     button("+", () => zoom(1), { label: say("zoom.in", { panel: say("panel.page_table") }) }),
   ]);
   const grid = createGrid({
-    label: say("panel.page_table"), tile, describe, head,
+    label: say("panel.page_table"), tile, key, describe, head,
+    headKey: () => [...owners].map(([row, { uid }]) => [row, uid, hueOf(view, uid)]).join(),
     differs: (i) => !!app.other?.cell(place(i).row, place(i).pos),
     beside: (i) => app.other.cellWords(place(i).row, place(i).pos),
     onPoint: (i) => app.point(i < 0 ? "" : grid.describe(i), i < 0 ? -1 : slotAt(i)),
@@ -62,6 +63,17 @@ export function tablePanel(app) {
       if (t.readable && pos < view.state.ends[row]) t.text = String(view.state.rows[row][pos]);
     }
     if (req && pos === req.cached_len && pos > 0) t.rule = c.px.ink;
+  }
+
+  /** @param {number} i */
+  function key(i) {
+    const { row, pos } = place(i);
+    const req = owners.get(row);
+    const slot = slotAt(i);
+    const rule = req && pos === req.cached_len && pos > 0 ? 1 : 0;
+    if (slot < 0) return -2 * (pos < view.state.ends[row] ? 2 + view.state.rows[row][pos] : 1) - rule;
+    const room = req && pos >= req.device_len ? 2 : 0;
+    return (lookKey(view, slot) * 2 ** 20 + slot) * 4 + room + rule;
   }
 
   /** @param {number} i */

@@ -4,7 +4,7 @@ import { el, setText, button } from "./dom.js";
 import { EDGE, createGrid } from "./grid.js";
 import { poolGeometry, zoomed } from "./layout.js";
 import { balance } from "./replay.js";
-import { slotTile, slotWords } from "./slots.js";
+import { lookKey, slotTile, slotWords, tokenIn } from "./slots.js";
 import { say, number } from "./words.js";
 
 /** @param {any} app */
@@ -26,6 +26,7 @@ export function poolPanel(app) {
   const grid = createGrid({
     label: say("panel.pool"),
     tile: (i, t) => slotTile(t, view, i, app.colours(), true),
+    key: (i) => lookKey(view, i) + (grid.geometry.ch < 9 ? 0 : (tokenIn(view, i) + 1) * 2 ** 22),
     describe: (i) => (view ? slotWords(view, i) + (app.predict?.words(i) ?? "") : ""),
     differs: (i) => !!app.other?.slot(i),
     beside: (i) => app.other.slotWords(i),

@@ -7,11 +7,14 @@ import { say, count, number } from "./words.js";
 
 /** Rows that are shown at most; of more, the rest is counted. */
 const ROWS_SHOWN = 12;
-/** Tokens of text that are shown, in steps, so that a new token seldom moves the others. */
-const WINDOW = 48;
-const STRIDE = 16;
 /** With more rows than this, text stands in two pieces, cached and extend, not token by token. */
 const TOKENWISE = 8;
+
+/** Tokens of text that are left out at the front: it goes in strides, so that a new token seldom moves the others. */
+function leftOut(n, few) {
+  const [most, stride] = few ? [48, 16] : [24, 8];
+  return Math.max(0, Math.floor((n - most + stride - 1) / stride) * stride);
+}
 
 /** Pieces joined on either side of a border. @param {any[]} pieces @param {number} border */
 function mergePieces(pieces, border) {
@@ -104,7 +107,7 @@ export function requestsPanel(app) {
 
   /** @param {HTMLElement} box @param {import("./replay.js").Req} req @param {boolean} plain @param {boolean} merged */
   function updateText(box, req, plain, merged) {
-    const from = Math.max(0, Math.floor((req.ids.length - WINDOW + STRIDE - 1) / STRIDE) * STRIDE);
+    const from = leftOut(req.ids.length, !merged);
     let pieces = view.tokens.running(req.ids.slice(from), from);
     if (merged) pieces = mergePieces(pieces, req.cached_len);
     const wanted = from ? [{ from: -1, to: -1, text: say("requests.cut", { n: number(from) }), special: false }, ...pieces] : pieces;

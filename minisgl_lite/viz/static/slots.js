@@ -92,6 +92,14 @@ export function look(t, c, is) {
   if (is.read) t.bar = solid ? c.px.on : c.px.ink;
 }
 
+/** All that decides how a slot looks, but its number and token. @param {View} view @param {number} slot @returns {number} */
+export function lookKey(view, slot) {
+  const { slots } = view;
+  const bits = (slots.filled[slot] ? 1 : 0) | (slots.written[slot] ? 2 : 0) | (slots.aimed[slot] ? 4 : 0) | (slots.read[slot] ? 8 : 0)
+    | (slot - (slot % view.state.P) === view.state.free[0] ? 16 : 0) | (slots.owners[slot] > 1 || isFaulty(view.frame, slot) ? 32 : 0);
+  return bits | (slots.kind[slot] << 6) | (hueOf(view, slots.uid[slot]) << 9) | (Math.min(slots.holders[slot], 1023) << 12);
+}
+
 /**
  * @param {import("./paint.js").Tile} t
  * @param {View} view
