@@ -36,6 +36,7 @@ except RuntimeError:
 
 # Markers of tests that have a stage or a target of their own.
 WITH_BROWSER = "browser or lab"
+OF_THE_BOOK = "built"  # needs the book, and no browser
 LEFT_OUT = "exhaustive or fuzz or grading"
 MOST_WORKERS = 4  # of pytest at once; each holds a model
 WORKLOADS = (
@@ -217,23 +218,21 @@ def run_pytest(stage: Stage, *arguments: str | Path) -> int:
 
 
 def run_unit_tests(stage: Stage) -> int:
-    marks = f"not ({WITH_BROWSER} or {LEFT_OUT})"
+    marks = f"not ({WITH_BROWSER} or {OF_THE_BOOK} or {LEFT_OUT})"
     return run_pytest(stage, "-m", marks, "tests")
-
-
-def run_notebooks(stage: Stage) -> int:
-    """Pages: what their marked cells say is compared. Solutions: every output is."""
-    pages, solutions = (sorted((ROOT / name).glob("*.ipynb")) for name in ("book", "solutions"))
-    options = [f"--nbval-cell-timeout={CELL_TIMEOUT}", "--nbval-current-env"]
-    lax, strict = run_pytest(stage, "--nbval-lax", *options, *pages), 0
-    if solutions:
-        strict = run_pytest(stage, "--nbval", *options, *solutions)
-    return max(lax, strict)
 
 
 def run_book(_: Stage) -> int:
     with environment.alone():
         return build_book(fresh=True)
+
+
+def run_notebooks(stage: Stage) -> int:
+    """Pages: what their marked cells said in the build is compared. Solutions: run, and all is."""
+    pages = run_pytest(stage, "-m", OF_THE_BOOK, "tests")
+    options = ["--nbval", f"--nbval-cell-timeout={CELL_TIMEOUT}", "--nbval-current-env"]
+    solutions = sorted((ROOT / "solutions").glob("*.ipynb"))
+    return max(pages, run_pytest(stage, *options, *solutions) if solutions else 0)
 
 
 def run_browser_tests(stage: Stage) -> int:
@@ -246,8 +245,8 @@ STAGES: dict[str, Callable[[Stage], int]] = {
     "lint and types": run_lint,
     "JavaScript tests": run_javascript,
     "unit tests": run_unit_tests,
-    "notebooks (nbval)": run_notebooks,
     "book, built anew": run_book,
+    "notebooks": run_notebooks,
     "browser tests": run_browser_tests,
 }
 

@@ -12,6 +12,10 @@ from minisgl_lite import core
 from tests.book.browser import open_chromium
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "built: reads what the last build of the book left")
+
+
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> None:
     torch.set_num_threads(1)
