@@ -13,7 +13,7 @@ import pytest
 
 from tests.book.browser import missing
 from tests.book.story import PAGES
-from tests.book.throwaway import Book
+from tests.book.throwaway import Book, shared_book
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -41,10 +41,7 @@ def built_book() -> Path:
 @pytest.fixture(scope="session")
 def story_book(tmp_path_factory: pytest.TempPathFactory) -> Book:
     """The book of story.py, built once."""
-    book = Book(tmp_path_factory.mktemp("story") / "book", PAGES)
-    built = book.build("-W", "-n", "--keep-going")
-    assert built.returncode == 0, built.stdout
-    return book
+    return shared_book(tmp_path_factory, "story", PAGES)
 
 
 @pytest.fixture

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sphinx.errors import ExtensionError
+from sphinx_external_toc.parsing import parse_toc_yaml
 
 from tests.book.browser import watched_page
-from tests.book.throwaway import COUNTER, Book
+from tests.book.throwaway import COUNTER, ROOT, Book, shared_book
 
 STATE = re.compile(
     r'<script type="application/vnd.jupyter.widget-state\+json">(.*?)</script>', re.DOTALL
@@ -19,6 +25,8 @@ READ_PLANTED = """
 import runpy
 value = runpy.run_path("../minisgl_lite/planted.py")["VALUE"]
 print(f"planted value: {value}")
+with open("../ran.txt", "a") as file:
+    file.write("ran\\n")
 """
 WITH_PICTURE = """
 class Pictured(Counter):
@@ -36,16 +44,13 @@ GOOD_PAGES = {
 }
 FAULTY_PAGES = {
     "raises": ["1 / 0"],
-    "lost-widget": [
+    "foreign": [
         "view = {'model_id': 'feed', 'version_major': 2, 'version_minor': 0}\n"
-        "display({'application/vnd.jupyter.widget-view+json': view}, raw=True)"
-    ],
-    "remote-script": [
-        "from IPython.display import HTML\nHTML('<script src=\"https://example.org/a.js\"></script>')"
-    ],
-    "remote-import": [
+        "display({'application/vnd.jupyter.widget-view+json': view}, raw=True)",
+        "from IPython.display import HTML\n"
+        "HTML('<script src=\"https://example.org/a.js\"></script>')",
         "import anywidget\nclass Far(anywidget.AnyWidget):\n"
-        "    _esm = 'import d3 from \"https://example.org/d3\"; export default {}'\nFar()"
+        "    _esm = 'import d3 from \"https://example.org/d3\"; export default {}'\nFar()",
     ],
     "sound": ["print('fine')"],
 }
@@ -53,11 +58,8 @@ FAULTY_PAGES = {
 
 @pytest.fixture(scope="module")
 def good_book(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    """Built once, in a folder whose name has a space."""
-    book = Book(tmp_path_factory.mktemp("a book") / "with spaces", GOOD_PAGES)
-    built = book.build("-W", "-n", "--keep-going")
-    assert built.returncode == 0, built.stdout
-    return book
+    """In a folder whose name has a space."""
+    return shared_book(tmp_path_factory, "a good book", GOOD_PAGES)
 
 
 def test_page_of_anywidgets_gets_the_small_loader_alone(good_book: Book) -> None:
@@ -92,13 +94,29 @@ def test_html_form_of_a_widget_stands_where_scripts_are_off(good_book: Book) -> 
     assert "<noscript><p>the count is 8</p></noscript>" in good_book.read("picture")
 
 
-def test_changed_package_code_runs_the_pages_again(good_book: Book) -> None:
-    planted = good_book.folder / "minisgl_lite" / "planted.py"
-    assert "planted value: 41" in good_book.read("number")
+def test_a_page_is_executed_once_in_a_build(good_book: Book) -> None:
+    """Ahead of the reading (run_ahead.py), and not again by it."""
+    assert (good_book.folder / "ran.txt").read_text(encoding="utf-8") == "ran\n"
+
+
+def test_changed_package_code_runs_the_pages_again(good_book: Book, tmp_path: Path) -> None:
+    shutil.copytree(good_book.folder, tmp_path / "copy")
+    book = Book(tmp_path / "copy", {})
+    write_toc(book, "number")  # the others would give the same answer, later
+    planted = book.folder / "minisgl_lite" / "planted.py"
+    assert "planted value: 41" in book.read("number")
     planted.write_text("VALUE = 42\n", encoding="utf-8")
-    built = good_book.build()
+    built = book.build()
     assert built.returncode == 0, built.stdout
-    assert "planted value: 42" in good_book.read("number")
+    assert "planted value: 42" in book.read("number")
+    assert (book.folder / "ran.txt").read_text(encoding="utf-8") == "ran\nran\n"
+
+
+def write_toc(book: Book, *pages: str, unwritten: str = "") -> None:
+    lines = ["format: jb-book", "root: book/index", "chapters:"]
+    lines += [f"  - file: book/{page}" for page in pages]
+    lines += ["meta:", f"  unwritten: [{unwritten}]"]
+    (book.folder / "_toc.yml").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def test_faulty_pages_fail_every_build_and_are_all_named(tmp_path: Path) -> None:
@@ -107,36 +125,36 @@ def test_faulty_pages_fail_every_build_and_are_all_named(tmp_path: Path) -> None
         built = book.build(*options)
         assert built.returncode != 0
         assert "book/raises: a cell raised CellExecutionError" in built.stdout
-        assert "book/lost-widget: the widget feed has no saved state" in built.stdout
-        assert "book/remote-script: it would fetch https://example.org/a.js" in built.stdout
-        assert "book/remote-import: it would fetch https://example.org/d3" in built.stdout
+        assert "book/foreign: the widget feed has no saved state" in built.stdout
+        assert "book/foreign: it would fetch https://example.org/a.js" in built.stdout
+        assert "book/foreign: it would fetch https://example.org/d3" in built.stdout
         assert "book/sound" not in built.stdout.partition("cannot be published")[2]
 
 
-def test_unwritten_pages_are_left_out_and_must_be_known(tmp_path: Path) -> None:
+def test_unwritten_pages_are_left_out_and_must_be_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     book = Book(tmp_path / "book", {})
-    toc = "format: jb-book\nroot: book/index\nchapters:\n  - file: book/later\nmeta:\n"
-    path = book.folder / "_toc.yml"
-    path.write_text(toc + "  unwritten: [book/later]\n", encoding="utf-8")
+    write_toc(book, "later", unwritten="book/later")
     (book.folder / "book" / "later.md").write_text("# A draft\n", encoding="utf-8")
     built = book.build("-W", "-n", "--keep-going")
     assert built.returncode == 0, built.stdout
     assert not (book.html / "later.html").exists()
-    path.write_text(toc + "  unwritten: [book/later, book/unheard-of]\n", encoding="utf-8")
-    built = book.build()
-    assert built.returncode != 0
-    assert "unwritten, but not in _toc.yml: book/unheard-of" in built.stdout
+    write_toc(book, "later", unwritten="book/later, book/unheard-of")
+    monkeypatch.syspath_prepend(str(ROOT / "book" / "_ext"))
+    settings = SimpleNamespace(external_site_map=parse_toc_yaml(book.folder / "_toc.yml"))
+    with pytest.raises(ExtensionError, match=r"not in _toc\.yml: book/unheard-of"):
+        importlib.import_module("unwritten").leave_out_unwritten(None, settings)
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("served", ["file", "http"])
 def test_widgets_work_without_kernel_and_network(
-    good_book: Book, chromium: Any, served: str, request: pytest.FixtureRequest
+    good_book: Book, chromium: Any, served: str, serve: Callable[[Path], str]
 ) -> None:
     if served == "file":
         address = good_book.html.as_uri()
     else:
-        serve = request.getfixturevalue("serve")
         address = f"{serve(good_book.folder.parent)}/with%20spaces/book/_build/html/book"
     with watched_page(chromium, offline=served == "file") as page:
         page.goto(f"{address}/one-widget.html")

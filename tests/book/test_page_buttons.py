@@ -12,6 +12,7 @@ from typing import Any
 
 import nbformat
 import pytest
+from sphinx.errors import ExtensionError
 
 from tests.book.browser import watched_page
 from tests.book.throwaway import ROOT, Book, Text
@@ -87,6 +88,7 @@ def built(folder: Path, repository: str = "", in_cell: str = "") -> Book:
         cell = nbformat.v4.new_code_cell(f'    address = "{in_cell}"  # …', id="colab")
         cell.source = f"if False:\n{cell.source}"
         notebook["cells"].insert(1, cell)
+        del notebook["metadata"]["mystnb"]  # now there is something to run
         path.write_text(json.dumps(notebook), encoding="utf-8")
     config = folder / "_config.yml"
     text = config.read_text(encoding="utf-8")
@@ -137,11 +139,8 @@ def test_a_page_that_could_not_install_the_package_has_no_button_for_it(
         assert extension.address_in(notebook) == address
 
 
-def test_an_address_that_is_none_fails_the_build(tmp_path: Path) -> None:
-    book = Book(tmp_path / "book", PAGES)
-    config = book.folder / "_config.yml"
-    text = config.read_text(encoding="utf-8")
-    config.write_text(text.replace("book_repository: auto", "book_repository: example.org/x"))
-    result = book.build()
-    assert result.returncode != 0
-    assert "book_repository 'example.org/x' is not allowed" in result.stdout
+def test_an_address_that_is_none_fails_the_build(extension: ModuleType, tmp_path: Path) -> None:
+    app = SimpleNamespace(srcdir=tmp_path)
+    config = SimpleNamespace(book_repository="example.org/x", book_branch="main")
+    with pytest.raises(ExtensionError, match=r"'example\.org/x' is not allowed"):
+        extension.settle(app, config)

@@ -13,12 +13,22 @@ import pytest
 import yaml
 from sphinx_external_toc.parsing import parse_toc_yaml
 
+from tests.book import visit
 from tests.book.browser import watched_page
 
 ROOT = Path(__file__).resolve().parents[2]
 TOC = ROOT / "_toc.yml"
 UNWRITTEN = set(yaml.safe_load(TOC.read_text(encoding="utf-8"))["meta"]["unwritten"] or [])
 PAGES = [page for page in parse_toc_yaml(TOC) if page not in UNWRITTEN]
+THEMES = ("light", "dark")
+# What axe-core finds in the theme, as the book lists it: rule and impact.
+KNOWN = dict(
+    re.findall(
+        r"^\| \[([\w-]+)\]\(https://dequeuniversity\.com/[^)]*\) \| (\w+) \|",
+        (ROOT / "book" / "using-this-book.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+)
 FETCHING = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}
 
 pytestmark = pytest.mark.browser
@@ -107,16 +117,34 @@ def test_tables_are_tables(built_book: Path) -> None:
     assert not [page for page, text in pages.items() if raw.search(code.sub("", text))]
 
 
-@pytest.mark.parametrize("page_name", [*PAGES, "index", "search", "genindex"])
-def test_page_opens_offline_without_a_fault(
+@pytest.mark.parametrize("number", range(len(PAGES)), ids=PAGES)
+def test_page_is_sound_on_a_phone_on_a_screen_and_on_paper(
+    built_book: Path, chromium: Any, number: int
+) -> None:
+    """One visit, offline. Every other page in the other theme; `tests/viz` has a view in both."""
+    theme = THEMES[number % 2]
+    with watched_page(chromium, viewport=visit.PHONE, color_scheme=theme) as page:
+        page.set_default_timeout(patience())
+        page.set_default_navigation_timeout(60_000)
+        page.goto((built_book / f"{PAGES[number]}.html").as_uri())
+        page.locator("h1:visible").first.wait_for()
+        visit.wait_for_widgets(page)
+        found = [f"phone: {fault}" for fault in visit.on_a_phone(page)]
+        found += [f"axe, {theme}: {fault}" for fault in visit.to_axe(page, theme, KNOWN)]
+        found += [f"paper: {fault}" for fault in visit.on_paper(page)]
+        visit.by_its_phrases(page)
+        assert not page.faults, page.faults
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("page_name", ["index", "search", "genindex"])
+def test_page_that_sphinx_makes_opens_without_a_fault(
     built_book: Path, chromium: Any, page_name: str
 ) -> None:
-    with watched_page(chromium, viewport={"width": 1280, "height": 800}) as page:
+    with watched_page(chromium, viewport=visit.SCREEN) as page:
         page.set_default_timeout(patience())
         page.goto((built_book / f"{page_name}.html").as_uri())
         page.locator("h1:visible").first.wait_for()
-        for widget in page.locator(".static-widget").all():
-            widget.locator(":scope > *").first.wait_for()
         page.wait_for_load_state("networkidle")
         assert not page.faults, page.faults
 
@@ -128,10 +156,6 @@ def test_search_works_from_the_disk(built_book: Path, chromium: Any) -> None:
         assert not page.faults, page.faults
 
 
-@pytest.mark.parametrize("page_name", PAGES)
-def test_page_fits_a_phone(built_book: Path, chromium: Any, page_name: str) -> None:
-    with watched_page(chromium, viewport={"width": 390, "height": 800}) as page:
-        page.goto((built_book / f"{page_name}.html").as_uri())
-        page.locator("h1:visible").first.wait_for()
-        wide = page.evaluate("document.documentElement.scrollWidth")
-        assert wide <= 390
+def test_most_pages_show_a_view(built_book: Path) -> None:
+    texts = [(built_book / f"{page}.html").read_text(encoding="utf-8") for page in PAGES]
+    assert sum("application/vnd.jupyter.widget-view+json" in text for text in texts) > 15

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.book.browser import watched_page
-from tests.book.throwaway import Book, Text
+from tests.book.throwaway import Book, Text, shared_book
 
 QUESTIONS = Text("""
 **Predict.** How many?
@@ -40,10 +40,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def book(tmp_path_factory: pytest.TempPathFactory) -> Book:
-    book = Book(tmp_path_factory.mktemp("questions") / "book", {"asked": [QUESTIONS]})
-    built = book.build("-W", "-n", "--keep-going")
-    assert built.returncode == 0, built.stdout
-    return book
+    return shared_book(tmp_path_factory, "questions", {"asked": [QUESTIONS]})
 
 
 @pytest.fixture(params=["light", "dark"])
