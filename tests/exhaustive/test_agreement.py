@@ -19,7 +19,7 @@ from minisgl_lite.engine.scripted import ScriptedEngine
 from minisgl_lite.scheduler import SchedulerConfig
 from minisgl_lite.trace import KVSanitizer
 
-STREAMS = 120
+STREAMS = 60
 WRONG = (Violation, AssertionError, RuntimeError, ValueError, IndexError)
 
 
