@@ -50,6 +50,13 @@ test("a hit ends at a page's border, with the tokens by name", () => {
   ]);
 });
 
+test("a hit that is as long as the prompt allows ends there, whatever differs behind it", () => {
+  assert.deepEqual(answer("most", "Why is r2’s hit 4 tokens long?"), [
+    "The first 4 tokens agree with the tree.",
+    "A prompt of 5 tokens can have no longer hit: its last token is always computed, because its logits choose the first output.",
+  ]);
+});
+
 test("a hit ends at the first token that differs", () => {
   const card = cardsOf(runs.busy.trace).find((one) => one.question === "Why is r3’s hit 2 tokens long?");
   assert.deepEqual(card.lines, ["The first 2 tokens agree with the tree.", "At position 2 the prompt has “␣x”, the tree “␣c”."]);

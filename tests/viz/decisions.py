@@ -84,7 +84,8 @@ def runs() -> dict[str, Trace]:
         "last, P = 1": recorded(_one_by_one("a b c", "a b c"), page_size=1, num_pages=12),
         "last, P = 4": recorded(_one_by_one(eight, eight), page_size=4, num_pages=8),
         "end": recorded(_one_by_one("a b c d e f g h", "a b c d e f"), page_size=4, num_pages=8),
-        "border": recorded(_one_by_one(eight, "a b c d e f x y"), page_size=4, num_pages=8),
+        "border": recorded(_one_by_one(eight, "a b c d e f x y z"), page_size=4, num_pages=8),
+        "most": recorded(_one_by_one(eight, "a b c d x"), page_size=4, num_pages=8),
         "twin": recorded(_together(eight, eight), page_size=4, num_pages=8),
         "lock": recorded(_locked_out, page_size=2, num_pages=6),
         "rows": recorded(

@@ -39,12 +39,13 @@ export function agreement(tree, ids) {
  * @param {number} same tokens that agree
  * @param {number} length of the prompt
  * @param {number} P
- * @returns {{hit: number, why: "last"|"end"|"border"|"token"}}
+ * @returns {{hit: number, why: "last"|"end"|"most"|"border"|"token"}} "most": with more that agrees it would be no longer
  */
 export function hitOf(same, length, P) {
   const [agree, may] = [downTo(same, P), downTo(length - 1, P)];
   if (agree > may) return { hit: may, why: "last" };
   if (same === length) return { hit: agree, why: "end" };
+  if (agree === may) return { hit: may, why: "most" };
   return { hit: agree, why: same > agree ? "border" : "token" };
 }
 

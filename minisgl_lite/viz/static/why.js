@@ -49,7 +49,10 @@ function hitCard(entry, f) {
   };
   const lines = [];
   if (before.tree.size === 1) lines.push(say("why.hit.empty"));
-  else if (why === "last") lines.push(say("why.hit.last", values), hit < ids.length - 1 ? say("why.hit.last.pages", values) : "");
+  else if (why === "last" || why === "most") {
+    lines.push(why === "most" && same ? count("why.hit.same", same, values) : "", say(`why.hit.${why}`, values));
+    lines.push(hit < ids.length - 1 ? say("why.hit.last.pages", values) : "");
+  }
   else if (why === "end") lines.push(say("why.hit.end", values));
   else {
     lines.push(same ? count("why.hit.same", same, values) : "", say(others.length ? "why.hit.differs" : "why.hit.ends", values));
