@@ -41,7 +41,7 @@ LEFT_OUT = "exhaustive or fuzz or grading"
 MOST_WORKERS = 4  # of pytest at once; each holds a model
 WORKLOADS = (
     *("decode", "prefill", "stream", "host", "load"),
-    *("memory", "parts", "quality", "context"),
+    *("memory", "parts", "quality", "context", "turn"),
 )
 CELL_TIMEOUT = 300  # seconds; a cell should need 60 at most, on a machine that is not busy
 

@@ -203,7 +203,8 @@ def test_pages_are_predicted_for_an_eviction(open_view: Any, trace: Trace) -> No
     switch_on(view)
     view.next()
     assert asks(view) == "Which pages are evicted?"
-    assert view.tab.locator(".kvv-panel-tree").is_visible()
+    tree = view.tab.locator(".kvv-panel-tree")
+    assert tree.is_visible() and "evicted next" not in tree.inner_text(), "it is what is asked"
     click_slots(view, [13])
     assert marks(view) == {"chosen": 2}, "a slot means its whole page"
     assert field(view, "Page starts").input_value() == "12"

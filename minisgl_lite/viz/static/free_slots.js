@@ -63,7 +63,7 @@ export function queuePanel(app) {
       view = next;
       if (view.state.free.length !== shown) arrange();
       const n = view.state.free.length;
-      setText(note, n ? `${say("queue.head")} → ${say("cell.queue.tail")} · ${count("queue.count", n)}` : say("queue.empty"));
+      setText(note, n ? `${say("queue.head")} → ${say("queue.tail")} · ${count("queue.count", n)}` : say("queue.empty"));
       grid.paint(app.colours());
     },
     link(slot, pin) {

@@ -108,7 +108,7 @@ export function treePanel(app) {
 
   function draw() {
     const all = treeRows(view.state.tree);
-    const next = nextEvicted(view.state.tree);
+    const next = app.predict?.asking() ? null : nextEvicted(view.state.tree); // it may be what is asked
     const { changes, evicted } = treeChanges(view.frame, view.state.tree);
     const shown = all.slice(0, NODES_SHOWN);
     const at = new Map(shown.map((row, i) => [row.node.id, i]));

@@ -288,7 +288,8 @@ function releaseCard({ uid, finished, ranges }, { meta }) {
   const P = meta.page_size;
   const lines = ranges.filter(([, from, to]) => to > from).map(([kind, from, to]) => {
     const naive = meta.cache_type === "naive";
-    if (kind === "tail" && !naive && to - from >= P) return ""; // more than the rule would free
+    // More than the rule would free: ranges go to the end of their page.
+    if (kind === "tail" && !naive && to - from > (P > 1 ? P : 0)) return "";
     const key = kind === "tail" && naive ? "naive" : kind;
     return say(`why.release.${key}`, { uid, from: number(from), to: number(to), P });
   }).filter(Boolean);
