@@ -18,7 +18,7 @@ from .utils import PendingReq
 
 
 class ChunkedReq(Req):
-    """A part of a prompt that is not its last: nothing is sampled for it, nothing decoded."""
+    """A part of a prompt that is not its last: what is sampled after it is thrown away."""
 
     def append_host(self, next_token: torch.Tensor | int) -> None:
         raise NotImplementedError(f"request {self.uid}: a chunk of a prompt has no output token.")
