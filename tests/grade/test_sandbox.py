@@ -461,3 +461,11 @@ for i in $(seq 40); do sleep 1 & done; wait; echo forked
         "61500", "sockets", "hidden", "read-only", "no-more",
     ], result.stderr  # fmt: skip
     assert "Cannot fork" in result.stderr
+
+
+def test_the_page_for_instructors_names_the_limits() -> None:
+    text = " ".join((ROOT / "book" / "grading.md").read_text(encoding="utf-8").split())
+    limits = Limits()
+    memory, file = limits.memory // 2**30, limits.file_size // MIB
+    told = f"({memory} GiB, {limits.cpu_seconds} seconds, {limits.processes} processes, {file} MiB"
+    assert told in text
