@@ -406,6 +406,7 @@ def test_a_live_run_that_waits_for_an_answer_goes_on_without_predict(
     switch_on(view)
     tab.click("button:text-is('Run')")
     kernel.serve_until(lambda: tab.locator(".kvv-check").count() > 0)
+    view.settle()  # the question stands there a frame before the picture that it is about
     held = view.frame()
     tab.wait_for_timeout(400)
     assert (kernel.serve(), view.frame()) == ([], held)
