@@ -89,6 +89,14 @@ export function createGrid(options) {
     scroll = { x: Math.max(0, Math.min(scroll.x, w - box.w)), y: Math.max(0, Math.min(scroll.y, h - box.h)) };
   }
 
+  /** Whether cell i looks another way than when it was last asked. @param {number} i */
+  function changes(i) {
+    const key = options.differs?.(i) ? `≠${options.key(i)}` : options.key(i);
+    if (drawn.keys[i] === key) return false;
+    drawn.keys[i] = key;
+    return true;
+  }
+
   /** @param {import("./theme.js").Colours} next */
   function paint(next) {
     if (!geo || box.w <= 0 || box.h <= 0) return;
@@ -97,16 +105,13 @@ export function createGrid(options) {
     const [w, h] = [Math.round(box.w * d), Math.round(box.h * d)];
     const rest = [w, h, scroll.x, scroll.y, geo.ch > 8 ? options.headKey?.() : ""].join();
     let whole = drawn.colours !== colours || drawn.rest !== rest;
-    const changed = new Set();
-    visit((i) => {
-      const key = options.differs?.(i) ? `≠${options.key(i)}` : options.key(i);
-      if (drawn.keys[i] !== key) changed.add(i);
-      drawn.keys[i] = key;
-    });
-    if (!whole && !changed.size) return describe();
-    // Small cells keep to their place and have no texts: those that changed are drawn alone.
-    whole ||= (geo.cw > 8 && geo.ch > 8);
     Object.assign(drawn, { colours, rest });
+    // Small cells keep to their place and have no texts: those that changed are drawn alone.
+    const small = geo.cw <= 8 || geo.ch <= 8;
+    if (!small) {
+      visit((i) => (whole = changes(i) || whole));
+      if (!whole) return describe();
+    }
     if (!raster || raster.w !== w || raster.h !== h) raster = new Raster(w, h);
     if (canvas.width !== w) canvas.width = w;
     if (canvas.height !== h) canvas.height = h;
@@ -117,7 +122,7 @@ export function createGrid(options) {
     const readable = geo.cw >= 13 && geo.ch >= 9;
     let [x0, y0, x1, y1] = whole ? [0, 0, w, h] : [w, h, 0, 0];
     visit((i, x, y) => {
-      if (!whole && !changed.has(i)) return;
+      if (small && !changes(i) && !whole) return;
       clearTile(tile);
       tile.readable = readable;
       options.tile(i, tile);
@@ -126,10 +131,16 @@ export function createGrid(options) {
       const gap = geo.cw >= 4 ? 1 : 0;
       const pw = Math.round((x + ox + geo.cw - gap) * d) - px;
       const ph = Math.round((y + oy + geo.ch - (geo.ch >= 4 ? gap : 0)) * d) - py;
-      if (!whole) [x0, y0, x1, y1] = [Math.min(x0, px), Math.min(y0, py), Math.max(x1, px + pw), Math.max(y1, py + ph)];
+      if (!whole) {
+        x0 = Math.min(x0, px);
+        y0 = Math.min(y0, py);
+        x1 = Math.max(x1, px + pw);
+        y1 = Math.max(y1, py + ph);
+      }
       raster.tile(tile, px, py, pw, ph, d);
       if (readable && (tile.text || tile.sub || tile.badge || tile.dot || tile.ring)) texts.push({ ...tile, x: x + ox, y: y + oy });
     });
+    if (x1 === 0) return describe(); // nothing has changed
     if (!whole) [x0, y0] = [Math.max(x0, raster.clip.x), Math.max(y0, raster.clip.y)];
     ctx.putImageData(raster.image, 0, 0, x0, y0, Math.max(0, Math.min(x1, w) - x0), Math.max(0, Math.min(y1, h) - y0));
     if (!whole) return describe();

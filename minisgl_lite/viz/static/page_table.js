@@ -38,6 +38,11 @@ export function tablePanel(app) {
   /** The slot of a cell that is in use; -1 where it is not. */
   function slotAt(i) {
     const { row, pos } = place(i);
+    return slotIn(row, pos);
+  }
+
+  /** @param {number} row @param {number} pos */
+  function slotIn(row, pos) {
     if (isDummy(row)) return view.state.N * view.state.P;
     const req = owners.get(row);
     return req && pos < req.alloc_end ? view.state.rows[row][pos] : -1;
@@ -67,9 +72,11 @@ export function tablePanel(app) {
 
   /** @param {number} i */
   function key(i) {
-    const { row, pos } = place(i);
+    const cols = view.run.cols; // asked of each cell at each step, so without an object for its place
+    const row = view.run.rows[Math.floor(i / cols)];
+    const pos = i % cols;
     const req = owners.get(row);
-    const slot = slotAt(i);
+    const slot = slotIn(row, pos);
     const rule = req && pos === req.cached_len && pos > 0 ? 1 : 0;
     if (slot < 0) return -2 * (pos < view.state.ends[row] ? 2 + view.state.rows[row][pos] : 1) - rule;
     const room = req && pos >= req.device_len ? 2 : 0;
