@@ -5,13 +5,11 @@
  * request's length plays a part.
  */
 #include "calls.h"
+#include "vectors.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define INLINE static inline __attribute__((always_inline))
-
-typedef float f32x16 __attribute__((vector_size(64)));
 typedef uint16_t u16x16 __attribute__((vector_size(32)));
 typedef uint32_t u32x16 __attribute__((vector_size(64)));
 
@@ -29,12 +27,6 @@ INLINE f32x16 load(int bf16, const char *row, long i) {
         memcpy(&v, row + 4 * i, sizeof v);
     }
     return v;
-}
-
-INLINE float sum(f32x16 v) {
-    float total = 0;
-    for (int i = 0; i < 16; i++) total += v[i];
-    return total;
 }
 
 INLINE float softmax(float *scores, long n) {

@@ -5,6 +5,7 @@
  * W, or a pair, is walked from end to end before the next begins: so memory is read in its order.
  */
 #include "calls.h"
+#include "vectors.h"
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +14,6 @@
 #include <immintrin.h>
 #endif
 
-#define INLINE static inline __attribute__((always_inline))
-
-typedef float f32x16 __attribute__((vector_size(64)));
 typedef int32_t i32x16 __attribute__((vector_size(64)));
 typedef uint8_t u8x16 __attribute__((vector_size(16)));
 
@@ -90,12 +88,6 @@ INLINE int read_block(int type, const uint8_t *block, f32x16 *low, f32x16 *high)
     *low = d * read_bytes(first);
     *high = d * read_bytes(second);
     return head + 32;
-}
-
-INLINE float sum(f32x16 v) {
-    float total = 0;
-    for (int i = 0; i < 16; i++) total += v[i];
-    return total;
 }
 
 /* m rows of W with n rows of x, the last of x repeated where there are fewer: y[r * out + j].

@@ -15,6 +15,7 @@ from minisgl_lite.kernel.compiled import (
     COMPILER,
     Call,
     Calls,
+    _digest,
     joined,
     launch,
     load_library,
@@ -129,3 +130,14 @@ def test_tensors_go_by_address_and_what_is_not_there_as_0() -> None:
     assert struct.unpack("2q", heard[0][1]) == (x.data_ptr(), 0)
     assert struct.unpack("qd", heard[1][1]) == (1, 2.5)
     assert len(calls) == 2 and kept == [(x, None), (True, 2.5)]
+
+
+@needs_compiler
+def test_another_header_makes_another_library(tmp_path: Path) -> None:
+    source, header = tmp_path / "one.c", tmp_path / "shared.h"
+    source.write_text('#include "shared.h"\n')
+    digests = set()
+    for text in ("int x;", "long x;"):
+        header.write_text(text)
+        digests.add(_digest("cc", source))
+    assert len(digests) == 2
