@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -52,19 +52,12 @@ COUNT = f"""async (stops) => {{
 STEPS = f"""async (stops) => {{
   {MOVE}
   for (const stop of stops) {{
-    performance.mark("kvv-step");
     await move(stop);
     await new Promise((done) => setTimeout(done, 40)); // raster ends
   }}
-  performance.mark("kvv-step");
 }}"""
 
-CATEGORIES = [
-    "toplevel",
-    "blink.user_timing",
-    "devtools.timeline",
-    "disabled-by-default-devtools.timeline",
-]
+CATEGORIES = ["toplevel", "devtools.timeline", "disabled-by-default-devtools.timeline"]
 TASK = "RunTask"  # others are the same tasks under another name, or nested in them
 
 
@@ -84,37 +77,41 @@ def count(tab: Any, stops: Sequence[int | Sequence[int]]) -> Counts:
 
 def work(browser: Any, tab: Any, stops: Sequence[int]) -> list[float]:
     """Milliseconds of work per step: the main thread's tasks from the input to the frame's commit,
-    and the raster after it. CPU time of the threads, so that waiting does not count.
+    and the raster after it. CPU time of the threads, so that waiting does not count; what the task
+    of the input did before it (a timer that ended) is not the step's.
     """
     browser.start_tracing(page=tab, categories=CATEGORIES)
     tab.evaluate(STEPS, list(stops))
     events = json.loads(browser.stop_tracing())["traceEvents"]
-    marks = sorted(e["ts"] for e in events if e["name"] == "kvv-step" and e["ph"] in "RI")
-    assert len(marks) == len(stops) + 1, f"{len(marks)} marks for {len(stops)} steps"
-    main = _main_thread(events)
+    inputs = sorted((e for e in events if _is_input(e)), key=lambda e: e["ts"])
+    assert len(inputs) == len(stops), f"{len(inputs)} inputs for {len(stops)} steps"
+    main = _thread(inputs[0])
     tasks = [e for e in events if e["name"] == TASK and e["ph"] == "X" and _thread(e) == main]
     commits = [e for e in events if e["name"] == "Commit" and _thread(e) == main]
     raster = [e for e in events if e["name"] == "RasterTask" and e["pid"] == main[0]]
+    ends = [e["ts"] for e in inputs[1:]] + [math.inf]
     found = []
-    for begin, end in itertools.pairwise(marks):
-        committed = min((e["ts"] for e in commits if begin <= e["ts"] < end), default=end)
+    for asked, end in zip(inputs, ends, strict=True):
+        begin = asked["ts"]
+        committed = min(e["ts"] for e in commits if begin <= e["ts"] < end)
         own = [e for e in tasks if e["ts"] + e["dur"] > begin and e["ts"] <= committed]
         drawn = [e for e in raster if begin <= e["ts"] < end]
-        found.append(_cpu(own) + _cpu(drawn))
+        before = sum(max(0, asked["tts"] - e["tts"]) for e in own if "tts" in e)
+        found.append((_cpu(own) - before + _cpu(drawn)) / 1000)
     return found
+
+
+def _is_input(event: dict[str, Any]) -> bool:
+    return event["name"] == "EventDispatch" and event["args"]["data"]["type"] == "input"
 
 
 def _thread(event: dict[str, Any]) -> tuple[int, int]:
     return event["pid"], event["tid"]
 
 
-def _main_thread(events: list[dict[str, Any]]) -> tuple[int, int]:
-    """The thread that set the marks."""
-    return next(_thread(e) for e in events if e["name"] == "kvv-step")
-
-
 def _cpu(events: Iterable[dict[str, Any]]) -> float:
-    return sum(e.get("tdur", e["dur"]) for e in events) / 1000
+    """Microseconds."""
+    return sum(e.get("tdur", e["dur"]) for e in events)
 
 
 def quantile(values: Sequence[float], q: float) -> float:

@@ -1,6 +1,6 @@
 // Balance: free + tree + in flight is the whole pool, in every frame.
 
-import { el, setAttr, setText, button } from "./dom.js";
+import { el, setAttr, setHidden, setText, button } from "./dom.js";
 import { balance } from "./replay.js";
 import { say, number } from "./words.js";
 
@@ -26,7 +26,7 @@ export function balancePanel(app) {
       setText(words, say(b.holds ? "balance.ok" : "balance.bad", { ...values, dummy: number(view.state.P) }));
       setAttr(words, "class", b.holds ? "kvv-sum" : "kvv-sum kvv-bad");
       const at = view.run.fault;
-      fault.hidden = at < 0;
+      setHidden(fault, at < 0);
       if (at >= 0 && !fault.childElementCount) {
         fault.append(`${say("balance.sanitizer", { turn: view.trace.frames[at].turn })} `, button(say("balance.go"), () => app.go(at)));
       }

@@ -43,6 +43,48 @@ export function setAttr(node, name, value) {
   if (node.getAttribute(name) !== String(value)) node.setAttribute(name, String(value));
 }
 
+/** Hide or show only when it is not so already: said again, it costs the browser a look at every style. */
+export function setHidden(node, hidden) {
+  if (node.hidden !== hidden) node.hidden = hidden;
+}
+
+/**
+ * Rows that stay with what they show: when some come and go, the others only move. One without anything to show is hidden
+ * and used again, because making elements is what costs.
+ * @template {{id: number, root: Element}} Row
+ * @param {Element} parent
+ * @param {() => Row} make a row with id -1, not yet in the parent
+ * @param {Element|null} [end] what stands behind the rows
+ * @returns {(ids: number[]) => Row[]} gives each id its row, in order
+ */
+export function keyedRows(parent, make, end = null) {
+  /** @type {Row[]} */
+  let rows = [];
+  return (ids) => {
+    const own = new Map(rows.map((row) => [row.id, row]));
+    const wanted = new Set(ids);
+    const idle = new Set(rows.filter((row) => !wanted.has(row.id)));
+    // A new id takes the idle row at its place, so that nothing moves; those left over stand aside for the ones that stay.
+    const placed = ids.map((id, i) => own.get(id) ?? (idle.delete(rows[i]) ? rows[i] : null));
+    for (const row of idle) if (row.id >= 0) parent.insertBefore(row.root, end);
+    const spare = [...idle];
+    const used = placed.map((row) => row ?? spare.pop() ?? make());
+    for (const row of spare) {
+      row.id = -1;
+      row.root.toggleAttribute("hidden", true);
+    }
+    let at = parent.firstChild;
+    used.forEach((row, i) => {
+      row.id = ids[i];
+      row.root.toggleAttribute("hidden", false);
+      if (row.root === at) at = at.nextSibling;
+      else parent.insertBefore(row.root, at);
+    });
+    rows = [...used, ...spare];
+    return used;
+  };
+}
+
 let ids = 0;
 /** An id that no other element of the page has. */
 export function freshId(name) {

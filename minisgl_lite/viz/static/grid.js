@@ -232,9 +232,9 @@ export function createGrid(options) {
     else if (x + geo.cw > scroll.x + w) to.x = Math.min(geo.w + EDGE - w, x + geo.cw - w + 8);
     if (y < scroll.y) to.y = Math.max(0, y - 4);
     else if (y + geo.ch > scroll.y + h) to.y = Math.min(geo.h + EDGE - h, y + geo.ch - h + 4);
-    if (to.x !== scroll.x) root.scrollLeft = to.x;
-    if (to.y !== scroll.y) root.scrollTop = to.y;
+    if (to.x === scroll.x && to.y === scroll.y) return;
     scroll = to;
+    queueMicrotask(() => root.scrollTo(to.x, to.y)); // when all is drawn: it makes the browser lay out
   }
 
   /** Mark linked cells. @param {{i: number, cls: string}[]} list */

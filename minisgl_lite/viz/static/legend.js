@@ -1,4 +1,5 @@
-// The legend: each mark beside its words, drawn by the same painter as the grids.
+// The legend: each mark beside its words, drawn by the same painter as the grids. They are images: each canvas of a page
+// is a layer of its own for the browser, at every frame.
 
 import { el } from "./dom.js";
 import { Raster, newTile, tileTexts } from "./paint.js";
@@ -26,16 +27,18 @@ const [W, H] = [22, 16];
 export function createLegend(app) {
   const swatches = new Map();
   const items = Object.keys(ITEMS).map((name) => {
-    const canvas = el("canvas", { "aria-hidden": "true" });
-    swatches.set(name, canvas);
-    return el("li", { "data-item": name }, [canvas, say(`legend.${name}`)]);
+    const swatch = el("img", { alt: "", width: W, height: H });
+    swatches.set(name, swatch);
+    return el("li", { "data-item": name }, [swatch, say(`legend.${name}`)]);
   });
   const root = el("ul", { class: "kvv-legend", "aria-label": say("legend") }, items);
 
   function paint() {
     const c = app.colours();
     const d = Math.min(3, globalThis.devicePixelRatio || 1);
-    for (const [name, canvas] of swatches) {
+    const canvas = el("canvas");
+    const ctx = canvas.getContext("2d");
+    for (const [name, swatch] of swatches) {
       const raster = new Raster(Math.round(W * d), Math.round(H * d));
       const tile = newTile();
       look(tile, c, ITEMS[name]);
@@ -44,13 +47,11 @@ export function createLegend(app) {
       raster.tile(tile, 0, 0, raster.w, raster.h, d);
       canvas.width = raster.w;
       canvas.height = raster.h;
-      canvas.style.width = `${W}px`;
-      canvas.style.height = `${H}px`;
-      const ctx = canvas.getContext("2d");
       ctx.putImageData(raster.image, 0, 0);
       ctx.setTransform(d, 0, 0, d, 0, 0);
       ctx.textBaseline = "middle";
       tileTexts(ctx, tile, 0, 0, W, H, c.font);
+      swatch.src = canvas.toDataURL();
     }
   }
 

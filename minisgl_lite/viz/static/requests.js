@@ -1,6 +1,6 @@
 // Requests: text, the three lengths, phase and row.
 
-import { el, setAttr, setText, button } from "./dom.js";
+import { button, el, keyedRows, setAttr, setHidden, setText } from "./dom.js";
 import { isOpen } from "./replay.js";
 import { hueOf } from "./slots.js";
 import { say, count, number } from "./words.js";
@@ -9,6 +9,11 @@ import { say, count, number } from "./words.js";
 const ROWS_SHOWN = 12;
 /** With more rows than this, text stands in two pieces, cached and extend, not token by token. */
 const TOKENWISE = 8;
+/** How high a row is in each form, and how many are in sight: see panels.css. */
+const HIGH = { line: 25, double: 46, stack: 80 };
+const IN_SIGHT = 4;
+/** After so long without a step, rows out of sight are brought up to date. */
+const REST_MS = 120;
 
 /** Tokens of text that are left out at the front: it goes in strides, so that a new token seldom moves the others. */
 function leftOut(n, few) {
@@ -32,12 +37,20 @@ export function requestsPanel(app) {
   const note = el("span", { class: "kvv-note" });
   const body = el("div", { class: "kvv-reqs", role: "list" });
   const empty = el("p", { class: "kvv-empty", text: say("requests.none") });
-  /** Rows are used again for other requests: making elements is what costs. @type {ReturnType<typeof makeRow>[]} */
-  const rows = [];
-  let linked = false;
+  const box = el("div", { class: "kvv-reqbox", tabindex: "0", role: "group", "aria-label": say("panel.requests") }, [empty, body]);
+  const assign = keyedRows(body, makeRow);
+  /** @type {ReturnType<typeof makeRow>[]} */
+  let rows = [];
+  /** Rows that still show an earlier frame, with their requests. @type {Map<ReturnType<typeof makeRow>, import("./replay.js").Req>} */
+  const late = new Map();
+  let resting = 0;
+  let few = true;
+  let top = 0; // as last heard of: asking the box would make the browser lay out at once
+  /** The slot under the pointer and the pinned one. @type {[number, number]} */
+  let linked = [-1, -1];
 
   function makeRow() {
-    const id = el("b", { class: "kvv-uid" });
+    const uid = el("b", { class: "kvv-uid" });
     const state = el("span", { class: "kvv-state" });
     const where = el("span", { class: "kvv-where" });
     const text = el("span", { class: "kvv-toks" });
@@ -45,17 +58,17 @@ export function requestsPanel(app) {
       el("i", { class: "kvv-bar-cached" }), el("i", { class: "kvv-bar-extend" }), el("i", { class: "kvv-bar-rest" }),
     ]);
     const lengths = el("span", { class: "kvv-lens" });
-    const stop = app.live ? button("", () => app.abort(row.uid), { label: " ", cls: "kvv-abort", sign: "close" }) : null;
+    const stop = app.live ? button("", () => app.abort(row.id), { label: " ", cls: "kvv-abort", sign: "close" }) : null;
     const root = el("div", { class: "kvv-req", role: "listitem" }, [
-      id, state, where, el("span", { class: "kvv-text" }, [text]), el("span", { class: "kvv-lengths" }, [bar, lengths]), stop,
+      uid, state, where, el("span", { class: "kvv-text" }, [text]), el("span", { class: "kvv-lengths" }, [bar, lengths]), stop,
     ]);
-    text.addEventListener("pointermove", (e) => point(row.uid, e.target));
+    text.addEventListener("pointermove", (e) => point(row.id, e.target));
     text.addEventListener("pointerleave", () => app.point("", -1));
     text.addEventListener("click", (e) => {
-      const slot = slotOf(row.uid, e.target);
+      const slot = slotOf(row.id, e.target);
       if (slot >= 0) app.pin(slot);
     });
-    const row = { uid: -1, root, id, state, where, text, bar, lengths, stop, key: "" };
+    const row = { id: -1, root, uid, state, where, text, bar, lengths, stop, key: "" };
     return row;
   }
 
@@ -78,15 +91,14 @@ export function requestsPanel(app) {
     return now.sort((a, b) => Number(b.row !== null) - Number(a.row !== null) || a.uid - b.uid).slice(0, ROWS_SHOWN);
   }
 
-  /** @param {ReturnType<typeof makeRow>} row @param {import("./replay.js").Req} req @param {boolean} few */
-  function updateRow(row, req, few) {
+  /** @param {ReturnType<typeof makeRow>} row @param {import("./replay.js").Req} req */
+  function updateRow(row, req) {
     const hue = hueOf(view, req.uid);
     const waiting = req.state === "waiting" || req.state === "rejected";
     const gone = req.row === null && !waiting;
     const differs = app.other?.req(req.uid).length ? " kvv-differs" : "";
     setAttr(row.root, "class", `kvv-req kvv-hue${hue}${gone ? " kvv-gone" : ""}${differs}`);
-    row.uid = req.uid;
-    setText(row.id, `r${req.uid}`);
+    setText(row.uid, `r${req.uid}`);
     setText(row.state, say(`state.${req.state}`));
     setText(row.where, req.row === null ? say("requests.norow") : say("requests.row", { row: req.row }));
     const values = { input: number(req.input_len), cached: number(req.cached_len), device: number(req.device_len), max: number(req.max_device_len) };
@@ -101,7 +113,7 @@ export function requestsPanel(app) {
       updateText(row.text, req, waiting || gone, !few);
     }
     if (!row.stop) return;
-    row.stop.hidden = !isOpen(req);
+    setHidden(row.stop, !isOpen(req));
     for (const name of ["aria-label", "title"]) setAttr(row.stop, name, say("requests.abort", { uid: req.uid }));
   }
 
@@ -112,7 +124,7 @@ export function requestsPanel(app) {
     if (merged) pieces = mergePieces(pieces, req.cached_len);
     const wanted = from ? [{ from: -1, to: -1, text: say("requests.cut", { n: number(from) }), special: false }, ...pieces] : pieces;
     const nodes = [...box.children].slice(0, wanted.length);
-    if (nodes.length < box.childElementCount) box.replaceChildren(...nodes);
+    while (box.childElementCount > nodes.length) box.lastChild.remove();
     const fresh = [];
     wanted.forEach((piece, i) => {
       const node = nodes[i] ?? el("bdi");
@@ -127,49 +139,65 @@ export function requestsPanel(app) {
     if (fresh.length) box.append(...fresh);
   }
 
+  function update(next) {
+    view = next;
+    const shown = visible();
+    few = shown.length <= TOKENWISE;
+    setAttr(box, "style", `--kvv-rows:${Math.min(IN_SIGHT, Math.max(app.live ? 3 : 1, view.run.reqs))}`);
+    rows = assign(shown.map((req) => req.uid));
+    const first = Math.floor(top / HIGH[box.dataset.form ?? "line"]);
+    late.clear();
+    rows.forEach((row, i) => (i >= first && i <= first + IN_SIGHT ? updateRow(row, shown[i]) : late.set(row, shown[i])));
+    clearTimeout(resting);
+    if (late.size) resting = setTimeout(catchUp, REST_MS);
+    setHidden(empty, shown.length > 0);
+    const hidden = view.state.reqs.size - shown.length;
+    setText(note, hidden > 0 ? count("requests.more", hidden) : "");
+  }
+
+  /** Bring the other rows up to date: they come into sight, or nobody waits. */
+  function catchUp() {
+    if (!late.size) return;
+    for (const [row, req] of late) updateRow(row, req);
+    late.clear();
+    link(...linked);
+  }
+
+  /** @param {number} slot @param {number} pin */
+  function link(slot, pin) {
+    const before = Math.max(...linked);
+    linked = [slot, pin];
+    if (Math.max(slot, pin, before) < 0) return;
+    for (const row of rows) {
+      const req = view.state.reqs.get(row.id);
+      const cells = req && req.row !== null ? view.state.rows[req.row].subarray(0, req.alloc_end) : null;
+      const [hover, pinned] = [cells && slot >= 0 ? cells.indexOf(slot) : -1, cells && pin >= 0 ? cells.indexOf(pin) : -1];
+      let [hoverNode, pinNode] = [null, null];
+      for (const node of row.text.children) {
+        const from = Number(node.dataset.from ?? -1);
+        if (from >= 0 && from <= hover) hoverNode = node;
+        if (from >= 0 && from <= pinned) pinNode = node;
+      }
+      for (const node of row.text.querySelectorAll(".kvv-hovered, .kvv-pinned")) node.classList.remove("kvv-hovered", "kvv-pinned");
+      hoverNode?.classList.add("kvv-hovered");
+      pinNode?.classList.add("kvv-pinned");
+    }
+  }
+
+  box.addEventListener("scroll", () => {
+    top = box.scrollTop;
+    catchUp();
+  });
+
   return {
     name: "requests",
-    body: el("div", { class: "kvv-reqbox", tabindex: "0", role: "group", "aria-label": say("panel.requests") }, [empty, body]),
+    body: box,
     head: [note],
     layout(width) {
-      setAttr(body, "data-form", width >= 560 ? "line" : width >= 400 ? "double" : "stack");
+      setAttr(box, "data-form", width >= 560 ? "line" : width >= 400 ? "double" : "stack");
     },
-    update(next) {
-      if (view && view.run !== next.run) body.parentElement.style.height = "";
-      view = next;
-      const shown = visible();
-      while (rows.length < shown.length) {
-        rows.push(makeRow());
-        body.append(rows[rows.length - 1].root);
-      }
-      const few = shown.length <= TOKENWISE;
-      rows.forEach((row, i) => {
-        row.root.hidden = i >= shown.length;
-        if (i < shown.length) updateRow(row, shown[i], few);
-        else row.uid = -1;
-      });
-      empty.hidden = shown.length > 0;
-      setAttr(body.parentElement, "style", `--kvv-rows:${Math.min(4, Math.max(app.live ? 3 : 1, view.run.reqs))}`);
-      const hidden = view.state.reqs.size - shown.length;
-      setText(note, hidden > 0 ? count("requests.more", hidden) : "");
-    },
-    link(slot, pin) {
-      if (slot < 0 && pin < 0 && !linked) return;
-      linked = slot >= 0 || pin >= 0;
-      for (const row of rows) {
-        const req = view.state.reqs.get(row.uid);
-        const cells = req && req.row !== null ? view.state.rows[req.row].subarray(0, req.alloc_end) : null;
-        const [hover, pinned] = [cells && slot >= 0 ? cells.indexOf(slot) : -1, cells && pin >= 0 ? cells.indexOf(pin) : -1];
-        let [hoverNode, pinNode] = [null, null];
-        for (const node of row.text.children) {
-          const from = Number(node.dataset.from ?? -1);
-          if (from >= 0 && from <= hover) hoverNode = node;
-          if (from >= 0 && from <= pinned) pinNode = node;
-        }
-        for (const node of row.text.querySelectorAll(".kvv-hovered, .kvv-pinned")) node.classList.remove("kvv-hovered", "kvv-pinned");
-        hoverNode?.classList.add("kvv-hovered");
-        pinNode?.classList.add("kvv-pinned");
-      }
-    },
+    update,
+    link,
+    stop: () => clearTimeout(resting),
   };
 }

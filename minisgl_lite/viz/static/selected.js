@@ -1,6 +1,6 @@
 // The pinned slot: what it is now, and its life in this run, with jumps.
 
-import { el, setText, setAttr, button } from "./dom.js";
+import { el, setAttr, setHidden, setText, button } from "./dom.js";
 import { fromRuns } from "./replay.js";
 import { say } from "./words.js";
 
@@ -136,7 +136,7 @@ export function selectedPanel(app) {
     layout() {},
     update(view) {
       const slot = app.pinned();
-      unpin.hidden = slot < 0;
+      setHidden(unpin, slot < 0);
       setText(words, slot < 0 ? say("selected.none") : app.slotWords(slot));
       const now = `${slot}:${view.trace.frames.length}`;
       if (now !== key) {

@@ -92,6 +92,8 @@ export function tokenTexts(vocab, special = []) {
   const specials = new Set(special);
   /** @type {Map<number, string>} */
   const known = new Map();
+  /** Tokens that are whole characters, as they stand in running text; "" for others. @type {Map<number, string>} */
+  const runs = new Map();
 
   /** The whole visible text of one token. @param {number} id */
   function whole(id) {
@@ -102,6 +104,17 @@ export function tokenTexts(vocab, special = []) {
       text = visible(characters(fromHex(hex)).map((c) => c.text).join(""));
       if (specials.has(id)) text = `◆${text}`;
       known.set(id, text);
+    }
+    return text;
+  }
+
+  /** A token's running text, if nothing before or after it can change it; else "". @param {number} id @param {string} hex */
+  function alone(id, hex) {
+    let text = runs.get(id);
+    if (text === undefined) {
+      const found = characters(fromHex(hex));
+      text = found.length && found.every((c) => c.whole) ? visible(found.map((c) => c.text).join(""), true) : "";
+      runs.set(id, text);
     }
     return text;
   }
@@ -126,6 +139,13 @@ export function tokenTexts(vocab, special = []) {
       if (hex === undefined || specials.has(id)) {
         flush(i);
         pieces.push({ from: first + i, to: first + i + 1, text: whole(id), special: specials.has(id) });
+        group.from = i + 1;
+        return;
+      }
+      const text = alone(id, hex);
+      if (text) {
+        flush(i);
+        pieces.push({ from: first + i, to: first + i + 1, text, special: false });
         group.from = i + 1;
         return;
       }

@@ -1,6 +1,6 @@
 // The radix tree: tokens, who holds each node, which node would be evicted next.
 
-import { el, svg, setText, setAttr } from "./dom.js";
+import { el, svg, keyedRows, setAttr, setHidden, setText } from "./dom.js";
 import { slotText } from "./sentences.js";
 import { isolate } from "./tokens.js";
 import { say, count, number } from "./words.js";
@@ -71,39 +71,17 @@ export function treePanel(app) {
     return say("tree.node", { id: node.id, text: isolate(text), slots: slotText(node.value), state }) + more;
   }
 
-  /** Rows in their order. One stays with its node; without one it is hidden and used again. @type {ReturnType<typeof makeRow>[]} */
-  let rows = [];
   const more = svg("text", { x: 8, hidden: true });
   picture.append(more);
+  const assign = keyedRows(picture, makeRow, more);
+  /** One for each node that is drawn, in order. @type {ReturnType<typeof makeRow>[]} */
+  let rows = [];
 
   function makeRow() {
     const [twig, rect] = [svg("path", { class: "kvv-twig", "aria-hidden": "true" }), svg("rect", { height: NODE_ROW - 4, rx: 3 })];
     const [key, label] = [svg("text", { class: "kvv-key" }), svg("text", { class: "kvv-nodenote" })];
     const item = svg("g", { role: "treeitem", tabindex: "-1" }, [rect, key, label]);
-    const root = svg("g", { role: "none" }, [twig, item]);
-    picture.insertBefore(root, more);
-    return { id: -1, root, twig, item, rect, key, label };
-  }
-
-  /** Give each node its row: when nodes come and go, the others only move. @param {number[]} ids in the order of drawing */
-  function assign(ids) {
-    const wanted = new Set(ids);
-    const idle = rows.filter((row) => !wanted.has(row.id));
-    const own = new Map(rows.map((row) => [row.id, row]));
-    for (const row of idle) {
-      if (row.id >= 0) picture.insertBefore(row.root, more);
-      row.root.toggleAttribute("hidden", true);
-      row.id = -1;
-    }
-    const used = ids.map((id) => own.get(id) ?? idle.pop() ?? makeRow());
-    let at = picture.firstChild;
-    used.forEach((row, i) => {
-      if (row.id < 0) row.root.toggleAttribute("hidden", false);
-      row.id = ids[i];
-      if (row.root === at) at = at.nextSibling;
-      else picture.insertBefore(row.root, at);
-    });
-    rows = [...used, ...idle];
+    return { id: -1, root: svg("g", { role: "none" }, [twig, item]), twig, item, rect, key, label };
   }
 
   function draw() {
@@ -112,7 +90,7 @@ export function treePanel(app) {
     const { changes, evicted } = treeChanges(view.frame, view.state.tree);
     const shown = all.slice(0, NODES_SHOWN);
     const at = new Map(shown.map((row, i) => [row.node.id, i]));
-    assign(shown.map(({ node }) => node.id));
+    rows = assign(shown.map(({ node }) => node.id));
     shown.forEach((one, i) => drawNode(rows[i], one, i, at.get(one.node.parent) ?? 0, one.node === next, changes.get(one.node.id)));
     const hidden = all.length - shown.length;
     more.toggleAttribute("hidden", hidden === 0);
@@ -146,7 +124,7 @@ export function treePanel(app) {
     setText(row.label, node.id === 0 ? "" : `${slotText(node.value, 3)} · ${state}${change ? ` · ${say(change)}` : ""}`);
   }
 
-  const items = () => rows.filter((row) => row.id >= 0).map((row) => row.item);
+  const items = () => rows.map((row) => row.item);
   function move(to) {
     const all = items();
     if (!all.length) return;
@@ -188,7 +166,7 @@ export function treePanel(app) {
     update(next) {
       view = next;
       const naive = view.meta.cache_type === "naive";
-      empty.hidden = !naive;
+      setHidden(empty, !naive);
       picture.toggleAttribute("hidden", naive);
       if (naive) return;
       // Nodes are never changed in place, so equal items mean an equal tree; the frame's own changes are marked.

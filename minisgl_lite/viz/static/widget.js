@@ -3,7 +3,7 @@
 import { decodeTrace } from "./codec.js";
 import { sameEvent } from "./compare.js";
 import { createCompare } from "./compare_view.js";
-import { button, el, setAttr, setText } from "./dom.js";
+import { button, el, setAttr, setHidden, setText } from "./dom.js";
 import { followHost } from "./host.js";
 import { createLegend } from "./legend.js";
 import { createLive } from "./live.js";
@@ -218,9 +218,10 @@ function createView(root, { model, options, trace, grid, session }) {
     const { frame, run } = view;
     words = player.words(view, session ? "sentence.empty.live" : undefined);
     setText(phase, phaseWords(view));
+    setHidden(phase, !frame);
     setText(text, words);
     said.classList.toggle("kvv-bad", !!frame?.fault);
-    faultButton.hidden = run.fault < 0;
+    setHidden(faultButton, run.fault < 0);
     if (run.fault >= 0) setText(faultButton, say("fault.go", { turn: view.trace.frames[run.fault].turn }));
     const [file, name] = sourceOf(frame);
     setText(source, name);

@@ -2,10 +2,13 @@
 
 /** @type {Object<string, string>} */
 let catalogue = {};
+/** Texts cut at their names once: every second part is a name. @type {Map<string, string[]>} */
+const cutTexts = new Map();
 
 /** Set the catalogue; assembled modules do it once, tests do it from the file. @param {Object<string, string>} words */
 export function useWords(words) {
   catalogue = words;
+  cutTexts.clear();
 }
 
 /**
@@ -15,9 +18,14 @@ export function useWords(words) {
  * @returns {string}
  */
 export function say(key, values = {}) {
-  const text = catalogue[key];
-  if (text === undefined) return `[${key}]`;
-  return text.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : whole));
+  let parts = cutTexts.get(key);
+  if (!parts) {
+    if (catalogue[key] === undefined) return `[${key}]`;
+    cutTexts.set(key, (parts = catalogue[key].split(/\{(\w+)\}/)));
+  }
+  let text = parts[0];
+  for (let i = 1; i < parts.length; i += 2) text += (parts[i] in values ? values[parts[i]] : `{${parts[i]}}`) + parts[i + 1];
+  return text;
 }
 
 /**
@@ -32,5 +40,5 @@ export function count(key, n, values = {}) {
 
 /** A number for people: 4,096. @param {number} n */
 export function number(n) {
-  return String(n).replace(/\B(?=(\d{3})+$)/g, ",");
+  return n < 1000 ? String(n) : String(n).replace(/\B(?=(\d{3})+$)/g, ",");
 }
