@@ -3,14 +3,15 @@
 
 import { el, setAttr } from "./dom.js";
 import { moveInGrid } from "./layout.js";
-import { Raster, newTile, clearTile, tileTexts } from "./paint.js";
+import { Raster, clearTile, newTile, smallLook, tileTexts } from "./paint.js";
 import { say } from "./words.js";
 
 /**
  * @typedef {Object} GridOptions
  * @property {string} label
  * @property {(i: number, tile: import("./paint.js").Tile) => void} tile how cell i looks
- * @property {(i: number) => number|string} key all that decides how cell i looks: with an equal key it is not drawn again
+ * @property {(i: number, small: boolean) => number|string} key all that decides how cell i looks: with an equal key it is not
+ *   drawn again. A small cell has no texts and no patterns; cells with equal keys look alike there
  * @property {() => string} [headKey] the same for the margins
  * @property {(i: number) => string} describe cell i in words
  * @property {(i: number) => boolean} [differs] whether the run beside this one has something else there
@@ -50,6 +51,9 @@ export function createGrid(options) {
   let bar = { room: 0, size: 0 }; // how thick a scroll bar is, found out once per width
   /** What is on the canvas: the cells' keys, and what else the picture depends on. */
   let drawn = { keys: [], colours: null, rest: "" };
+  let columns = []; // the left edge of each
+  /** Looks of small cells by key. @type {Map<number|string, import("./paint.js").SmallLook>} */
+  const looks = new Map();
 
   /**
    * Set geometry and size. The grid's height is fixed: what does not fit scrolls.
@@ -71,6 +75,7 @@ export function createGrid(options) {
     }
     if (active >= geo.n) active = Math.max(0, geo.n - 1);
     drawn.colours = null;
+    columns = Array.from({ length: Math.min(geo.n, geo.perLine) }, (_, c) => geo.x(c));
     place();
     markKey = "";
     marks.classList.toggle("kvv-tiny", geo.cw < 24);
@@ -89,24 +94,39 @@ export function createGrid(options) {
     scroll = { x: Math.max(0, Math.min(scroll.x, w - box.w)), y: Math.max(0, Math.min(scroll.y, h - box.h)) };
   }
 
+  /** @param {number} i @param {boolean} small */
+  function keyOf(i, small) {
+    const key = options.key(i, small);
+    return options.differs?.(i) ? `≠${key}` : key;
+  }
+
   /** Whether cell i looks another way than when it was last asked. @param {number} i */
   function changes(i) {
-    const key = options.differs?.(i) ? `≠${options.key(i)}` : options.key(i);
+    const key = keyOf(i, false);
     if (drawn.keys[i] === key) return false;
     drawn.keys[i] = key;
     return true;
   }
 
+  /** How cell i looks, on `tile`. @param {number} i @param {boolean} readable */
+  function take(i, readable) {
+    clearTile(tile);
+    tile.readable = readable;
+    options.tile(i, tile);
+    if (options.differs?.(i)) tile.notch = colours.px.diff;
+    return tile;
+  }
+
   /** @param {import("./theme.js").Colours} next */
   function paint(next) {
     if (!geo || box.w <= 0 || box.h <= 0) return;
+    if (colours !== next) looks.clear();
     colours = next;
     const d = Math.min(3, globalThis.devicePixelRatio || 1);
     const [w, h] = [Math.round(box.w * d), Math.round(box.h * d)];
     const rest = [w, h, scroll.x, scroll.y, geo.ch > 8 ? options.headKey?.() : ""].join();
     let whole = drawn.colours !== colours || drawn.rest !== rest;
     Object.assign(drawn, { colours, rest });
-    // Small cells keep to their place and have no texts: those that changed are drawn alone.
     const small = geo.cw <= 8 || geo.ch <= 8;
     if (!small) {
       visit((i) => (whole = changes(i) || whole));
@@ -117,33 +137,54 @@ export function createGrid(options) {
     if (canvas.height !== h) canvas.height = h;
     if (whole) raster.clear(colours.px.ground);
     raster.clip = { x: Math.round(box.left * d), y: Math.round(box.top * d) };
+    if (small) paintSmall(whole, d);
+    else paintLarge(d);
+    if (whole) {
+      ctx.setTransform(d, 0, 0, d, 0, 0);
+      ctx.textBaseline = "middle";
+      options.head?.(ctx, { sx: scroll.x, sy: scroll.y, w: box.w, h: box.h });
+    }
+    describe();
+  }
+
+  /** Small cells have few looks, each found once; one is drawn when its look has changed. @param {boolean} whole @param {number} d */
+  function paintSmall(whole, d) {
+    const [ox, oy] = [box.left - scroll.x, box.top - scroll.y];
+    const { keys } = drawn;
+    const [gapX, gapY] = [geo.cw >= 4 ? 1 : 0, geo.ch >= 4 && geo.cw >= 4 ? 1 : 0];
+    let [x0, y0, x1, y1] = [raster.w, raster.h, 0, 0];
+    visit((i, x, y) => {
+      const key = keyOf(i, true);
+      if (!whole && keys[i] === key) return;
+      keys[i] = key;
+      let look = looks.get(key);
+      if (!look) looks.set(key, (look = smallLook(take(i, false))));
+      const [px, py] = [Math.round((x + ox) * d), Math.round((y + oy) * d)];
+      const [qx, qy] = [Math.round((x + ox + geo.cw - gapX) * d), Math.round((y + oy + geo.ch - gapY) * d)];
+      raster.small(look, px, py, qx, qy, d);
+      x0 = Math.min(x0, px);
+      y0 = Math.min(y0, py);
+      x1 = Math.max(x1, qx);
+      y1 = Math.max(y1, qy);
+    });
+    if (whole) return ctx.putImageData(raster.image, 0, 0);
+    [x0, y0] = [Math.max(x0, raster.clip.x), Math.max(y0, raster.clip.y)];
+    [x1, y1] = [Math.min(x1, raster.w), Math.min(y1, raster.h)];
+    if (x1 > x0 && y1 > y0) ctx.putImageData(raster.image, 0, 0, x0, y0, x1 - x0, y1 - y0);
+  }
+
+  /** @param {number} d */
+  function paintLarge(d) {
     const texts = [];
     const [ox, oy] = [box.left - scroll.x, box.top - scroll.y];
     const readable = geo.cw >= 13 && geo.ch >= 9;
-    let [x0, y0, x1, y1] = whole ? [0, 0, w, h] : [w, h, 0, 0];
     visit((i, x, y) => {
-      if (small && !changes(i) && !whole) return;
-      clearTile(tile);
-      tile.readable = readable;
-      options.tile(i, tile);
-      if (options.differs?.(i)) tile.notch = colours.px.diff;
+      const t = take(i, readable);
       const [px, py] = [Math.round((x + ox) * d), Math.round((y + oy) * d)];
-      const gap = geo.cw >= 4 ? 1 : 0;
-      const pw = Math.round((x + ox + geo.cw - gap) * d) - px;
-      const ph = Math.round((y + oy + geo.ch - (geo.ch >= 4 ? gap : 0)) * d) - py;
-      if (!whole) {
-        x0 = Math.min(x0, px);
-        y0 = Math.min(y0, py);
-        x1 = Math.max(x1, px + pw);
-        y1 = Math.max(y1, py + ph);
-      }
-      raster.tile(tile, px, py, pw, ph, d);
-      if (readable && (tile.text || tile.sub || tile.badge || tile.dot || tile.ring)) texts.push({ ...tile, x: x + ox, y: y + oy });
+      raster.tile(t, px, py, Math.round((x + ox + geo.cw - 1) * d) - px, Math.round((y + oy + geo.ch - 1) * d) - py, d);
+      if (readable && (t.text || t.sub || t.badge || t.dot || t.ring)) texts.push({ ...t, x: x + ox, y: y + oy });
     });
-    if (x1 === 0) return describe(); // nothing has changed
-    if (!whole) [x0, y0] = [Math.max(x0, raster.clip.x), Math.max(y0, raster.clip.y)];
-    ctx.putImageData(raster.image, 0, 0, x0, y0, Math.max(0, Math.min(x1, w) - x0), Math.max(0, Math.min(y1, h) - y0));
-    if (!whole) return describe();
+    ctx.putImageData(raster.image, 0, 0);
     ctx.setTransform(d, 0, 0, d, 0, 0);
     ctx.textBaseline = "middle";
     ctx.save();
@@ -152,8 +193,6 @@ export function createGrid(options) {
     ctx.clip();
     for (const t of texts) tileTexts(ctx, t, t.x, t.y, geo.cw - 1, geo.ch - 1, colours.font);
     ctx.restore();
-    options.head?.(ctx, { sx: scroll.x, sy: scroll.y, w: box.w, h: box.h });
-    describe();
   }
 
   /** Cells in sight. @param {(i: number, x: number, y: number) => void} fn */
@@ -163,15 +202,14 @@ export function createGrid(options) {
     const pitch = geo.lines > 1 ? geo.y(geo.perLine) : geo.ch;
     const first = Math.max(0, Math.floor(y0 / pitch));
     const last = Math.min(geo.lines - 1, Math.floor(y1 / pitch));
+    let [from, to] = [0, columns.length];
+    while (from < to && columns[from] + geo.cw < x0) from++;
+    while (to > from && columns[to - 1] > x1) to--;
     for (let line = first; line <= last; line++) {
-      const from = line * geo.perLine;
-      const to = Math.min(geo.n, from + geo.perLine);
-      const y = geo.y(from);
-      for (let i = from; i < to; i++) {
-        const x = geo.x(i);
-        if (x > x1) break;
-        if (x + geo.cw >= x0) fn(i, x, y);
-      }
+      const start = line * geo.perLine;
+      const y = geo.y(start);
+      const end = Math.min(to, geo.n - start);
+      for (let c = from; c < end; c++) fn(start + c, columns[c], y);
     }
   }
 

@@ -70,17 +70,18 @@ export function tablePanel(app) {
     if (req && pos === req.cached_len && pos > 0) t.rule = c.px.ink;
   }
 
-  /** @param {number} i */
-  function key(i) {
+  /** @param {number} i @param {boolean} small */
+  function key(i, small) {
     const cols = view.run.cols; // asked of each cell at each step, so without an object for its place
     const row = view.run.rows[Math.floor(i / cols)];
     const pos = i % cols;
     const req = owners.get(row);
     const slot = slotIn(row, pos);
-    const rule = req && pos === req.cached_len && pos > 0 ? 1 : 0;
-    if (slot < 0) return -2 * (pos < view.state.ends[row] ? 2 + view.state.rows[row][pos] : 1) - rule;
-    const room = req && pos >= req.device_len ? 2 : 0;
-    return (lookKey(view, slot) * 2 ** 20 + slot) * 4 + room + rule;
+    const rule = !small && req && pos === req.cached_len && pos > 0 ? 1 : 0;
+    if (slot < 0) return -2 * (!small && pos < view.state.ends[row] ? 2 + view.state.rows[row][pos] : 1) - rule;
+    const unused = req ? pos >= req.device_len : pos > 0; // room, or the dummy's row behind its one slot
+    const look = lookKey(view, slot, small);
+    return (small ? look : look * 2 ** 20 + slot) * 4 + (unused ? 2 : 0) + rule;
   }
 
   /** @param {number} i */

@@ -38,6 +38,13 @@ export function clearTile(t) {
   t.text = t.sub = t.top = t.badge = t.ink = t.plate = "";
 }
 
+/** @typedef {{edge: number, fill: number, dot: number, notch: number}} SmallLook what a cell below 8 CSS pixels shows; colours, 0 is none */
+
+/** Below 8 CSS pixels patterns would be noise: there the state shows by lightness, with totals beside it. @param {Tile} t @returns {SmallLook} */
+export function smallLook(t) {
+  return { edge: t.edge, fill: t.fill || t.edge, dot: t.dot || t.ring, notch: t.notch };
+}
+
 /** A picture in memory with clipped drawing. */
 export class Raster {
   /** @param {number} w @param {number} h device pixels */
@@ -78,6 +85,16 @@ export class Raster {
     if (x >= this.clip.x && y >= this.clip.y && x < this.w && y < this.h) this.pixels[y * this.w + x] = colour;
   }
 
+  /** A cell below 8 CSS pixels. @param {SmallLook} look @param {number} x0 @param {number} y0 @param {number} x1 @param {number} y1 @param {number} d as in `tile` */
+  small(look, x0, y0, x1, y1, d) {
+    const b = look.edge ? Math.max(1, Math.round(d)) : 0;
+    if (b) this.rect(x0, y0, x1, y1, look.edge);
+    if (look.fill) this.rect(x0 + b, y0 + b, x1 - b, y1 - b, look.fill);
+    const [w, h] = [x1 - x0, y1 - y0];
+    if (look.dot) this.rect(x0 + (w >> 1), y0 + (h >> 1), x1, y1, look.dot);
+    if (look.notch) this.rect(x0, y0, x0 + ((w + 1) >> 1), y0 + ((h + 1) >> 1), look.notch);
+  }
+
   /** @param {Tile} t @param {number} x @param {number} y @param {number} w @param {number} h @param {number} d device pixels per CSS pixel */
   tile(t, x, y, w, h, d) {
     const x1 = x + w;
@@ -88,12 +105,6 @@ export class Raster {
     if (t.edge) this.rect(x, y, x1, y1, t.edge);
     const b = t.edge ? edge : 0;
     if (t.edge || t.fill) this.rect(x + b, y + b, x1 - b, y1 - b, t.fill || t.edge);
-    // Below 8 CSS pixels patterns would be noise: there the state shows by lightness, with totals beside it.
-    if (Math.min(w, h) < 8 * d) {
-      if (t.dot || t.ring) this.rect(x + (w >> 1), y + (h >> 1), x1, y1, t.dot || t.ring);
-      if (t.notch) this.rect(x, y, x + ((w + 1) >> 1), y + ((h + 1) >> 1), t.notch);
-      return;
-    }
     if (t.double) {
       this.rect(x + 2 * b, y + 2 * b, x1 - 2 * b, y1 - 2 * b, t.edge);
       this.rect(x + 3 * b, y + 3 * b, x1 - 3 * b, y1 - 3 * b, t.fill);

@@ -26,7 +26,7 @@ export function poolPanel(app) {
   const grid = createGrid({
     label: say("panel.pool"),
     tile: (i, t) => slotTile(t, view, i, app.colours(), true),
-    key: (i) => lookKey(view, i) + (grid.geometry.ch < 9 ? 0 : (tokenIn(view, i) + 1) * 2 ** 22),
+    key: (i, small) => (small ? lookKey(view, i, true) : lookKey(view, i) + (tokenIn(view, i) + 1) * 2 ** 22),
     describe: (i) => (view ? slotWords(view, i) + (app.predict?.words(i) ?? "") : ""),
     differs: (i) => !!app.other?.slot(i),
     beside: (i) => app.other.slotWords(i),

@@ -21,10 +21,9 @@ import { say, count } from "./words.js";
 
 /** The hue of a request: its own, or among many, that of the picked one. @param {View} view @param {number} uid */
 export function hueOf(view, uid) {
-  const req = view.state.reqs.get(uid);
-  if (!req) return 6;
+  if (uid < 0) return 6;
   if (view.run.many) return uid === view.picked ? 0 : 6;
-  return req.hue;
+  return view.state.reqs.get(uid)?.hue ?? 6;
 }
 
 /** The token that lies in a slot; -1: none is known. @param {View} view @param {number} slot */
@@ -92,12 +91,17 @@ export function look(t, c, is) {
   if (is.read) t.bar = solid ? c.px.on : c.px.ink;
 }
 
-/** All that decides how a slot looks, but its number and token. @param {View} view @param {number} slot @returns {number} */
-export function lookKey(view, slot) {
+/**
+ * All that decides how a slot looks, but its number and token. Below 2 ** 22.
+ * @param {View} view
+ * @param {number} slot
+ * @param {boolean} [small] without what a small cell does not show
+ */
+export function lookKey(view, slot, small = false) {
   const { slots } = view;
   const bits = (slots.filled[slot] ? 1 : 0) | (slots.written[slot] ? 2 : 0) | (slots.aimed[slot] ? 4 : 0) | (slots.read[slot] ? 8 : 0)
     | (slot - (slot % view.state.P) === view.state.free[0] ? 16 : 0) | (slots.owners[slot] > 1 || isFaulty(view.frame, slot) ? 32 : 0);
-  return bits | (slots.kind[slot] << 6) | (hueOf(view, slots.uid[slot]) << 9) | (Math.min(slots.holders[slot], 1023) << 12);
+  return bits | (slots.kind[slot] << 6) | (hueOf(view, slots.uid[slot]) << 9) | (small ? 0 : Math.min(slots.holders[slot], 1023) << 12);
 }
 
 /**
