@@ -51,6 +51,13 @@ test("the survey fixes the geometry: rows, columns, free pages", () => {
   assert.equal(run.reqs, runs.busy.trace.frames.flatMap((f) => Object.values(f.reqs ?? {})).filter((r) => r.state === "waiting").length + 1);
 });
 
+test("the survey knows in which frame K/V first gets into a slot", () => {
+  for (const { trace, states } of Object.values(runs)) {
+    const { stored } = survey(trace);
+    stored.forEach((at, slot) => assert.equal(at, states.findIndex(({ written }) => written.includes(slot)), `slot ${slot}`));
+  }
+});
+
 test("an empty run can be surveyed: a live view begins so", () => {
   const run = survey({ ...runs.busy.trace, frames: [] });
   assert.deepEqual([run.ends, run.events, run.free], [[], [], []]);

@@ -122,6 +122,28 @@ def test_the_active_cell_says_what_the_slot_is(open_view: Any, trace: Trace) -> 
         view.tab.keyboard.press("ArrowRight")
 
 
+def test_a_freed_slot_says_that_its_old_kv_lies_there(open_view: Any, trace: Trace) -> None:
+    view = open_view(trace, panels=["pool"])
+    states = [trace.state_at(index).slots()[:-2] for index in range(len(trace))]
+    written = [{info.slot for info in slots if info.written_now} for slots in states]
+    seen = set()
+    for index in (0, trace.find("release"), len(trace) - 1):
+        view.go(index)
+        view.tab.focus('.kvv-panel-pool [role="gridcell"][tabindex="0"]')
+        view.tab.keyboard.press("Home")
+        view.tab.keyboard.press("PageUp")
+        ever = set().union(*written[: index + 1])
+        for slot, info in enumerate(states[index]):
+            name = view.active("pool")
+            assert name.startswith(f"slot {slot}, ")
+            if info.state == "free":
+                old = name.endswith("free: its old K/V lies there until it is written over")
+                assert old == (slot in ever), name
+                seen.add(old)
+            view.tab.keyboard.press("ArrowRight")
+    assert seen == {False, True}
+
+
 def test_in_the_accessibility_tree_random_cells_are_what_python_says(
     open_view: Any, trace: Trace
 ) -> None:

@@ -1,5 +1,5 @@
-// The legend: each mark beside its words, drawn by the same painter as the grids. They are images: each canvas of a page
-// is a layer of its own for the browser, at every frame.
+// The legend: each mark beside its words, drawn by the same painter as the grids. The marks are one picture: a canvas for
+// each would be a layer of its own for the browser, at every frame.
 
 import { el } from "./dom.js";
 import { Raster, newTile, tileTexts } from "./paint.js";
@@ -25,34 +25,30 @@ const [W, H] = [22, 16];
 
 /** @param {any} app */
 export function createLegend(app) {
-  const swatches = new Map();
-  const items = Object.keys(ITEMS).map((name) => {
-    const swatch = el("img", { alt: "", width: W, height: H });
-    swatches.set(name, swatch);
-    return el("li", { "data-item": name }, [swatch, say(`legend.${name}`)]);
-  });
+  const names = Object.keys(ITEMS);
+  const swatches = names.map((_, i) => el("span", { class: "kvv-swatch", style: `background-position:${-i * W}px 0` }));
+  const items = names.map((name, i) => el("li", { "data-item": name }, [swatches[i], say(`legend.${name}`)]));
   const root = el("ul", { class: "kvv-legend", "aria-label": say("legend") }, items);
 
   function paint() {
     const c = app.colours();
     const d = Math.min(3, globalThis.devicePixelRatio || 1);
-    const canvas = el("canvas");
+    const [w, h] = [Math.round(W * d), Math.round(H * d)];
+    const canvas = el("canvas", { width: names.length * w, height: h });
     const ctx = canvas.getContext("2d");
-    for (const [name, swatch] of swatches) {
-      const raster = new Raster(Math.round(W * d), Math.round(H * d));
+    const raster = new Raster(w, h);
+    ctx.textBaseline = "middle";
+    names.forEach((name, i) => {
       const tile = newTile();
       look(tile, c, ITEMS[name]);
       if (name === "differs") tile.notch = c.px.diff;
       raster.clear(c.px.ground);
-      raster.tile(tile, 0, 0, raster.w, raster.h, d);
-      canvas.width = raster.w;
-      canvas.height = raster.h;
-      ctx.putImageData(raster.image, 0, 0);
-      ctx.setTransform(d, 0, 0, d, 0, 0);
-      ctx.textBaseline = "middle";
+      raster.tile(tile, 0, 0, w, h, d);
+      ctx.putImageData(raster.image, i * w, 0);
+      ctx.setTransform(d, 0, 0, d, i * w, 0);
       tileTexts(ctx, tile, 0, 0, W, H, c.font);
-      swatch.src = canvas.toDataURL();
-    }
+    });
+    root.style.setProperty("--kvv-swatches", `url(${canvas.toDataURL()})`);
   }
 
   return {

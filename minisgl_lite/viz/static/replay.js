@@ -172,8 +172,8 @@ function batchState(s, frame) {
   return { id: frame.batch, turn: frame.turn, info, slots: fromRuns(info.out_loc), tokens, reads, stored: null };
 }
 
-/** @param {Map<number, Node>} tree @param {any[]} op */
-function applyTree(tree, op) {
+/** Change a tree by one operation of a frame. @param {Map<number, Node>} tree @param {any[]} op */
+export function applyTree(tree, op) {
   const [name, id] = op;
   if (name === "add") {
     const [, , parent, key, runs, time] = op;

@@ -36,6 +36,7 @@ export function requestsPanel(app) {
   let view = null;
   const note = el("span", { class: "kvv-note" });
   const body = el("div", { class: "kvv-reqs", role: "list" });
+  const key = el("span", { class: "kvv-reqkey" }, ["cached", "extend", "out"].map((name) => el("span", { class: `kvv-${name}`, text: say(`requests.key.${name}`) })));
   const empty = el("p", { class: "kvv-empty", text: say("requests.none") });
   const box = el("div", { class: "kvv-reqbox", tabindex: "0", role: "group", "aria-label": say("panel.requests") }, [empty, body]);
   const assign = keyedRows(body, makeRow);
@@ -192,7 +193,7 @@ export function requestsPanel(app) {
   return {
     name: "requests",
     body: box,
-    head: [note],
+    head: [note, key],
     layout(width) {
       setAttr(box, "data-form", width >= 560 ? "line" : width >= 400 ? "double" : "stack");
     },

@@ -1,7 +1,7 @@
 // Facts about a whole run, which fix the view's geometry: frames never jump when numbers grow.
 
 import { eventList, turnEnds } from "./events.js";
-import { HUES, isOpen } from "./replay.js";
+import { HUES, fromRuns, isOpen } from "./replay.js";
 
 /**
  * @typedef {Object} Run
@@ -15,6 +15,7 @@ import { HUES, isOpen } from "./replay.js";
  * @property {number[]} subs sub-steps in each frame's turn
  * @property {{index: number, kind: string, uid: number|null}[]} events
  * @property {number[]} free free pages after each frame
+ * @property {Int32Array} stored by slot: first frame in which K/V is written there; -1: none
  * @property {number} fault first frame in which the sanitizer found a fault; -1: none
  */
 
@@ -30,7 +31,15 @@ export function survey(trace) {
   let [dummy, cols, longest, most, reqs, open] = [false, 0, 1, 0, 0, 0];
   let free = meta.num_pages;
   const freeAt = [];
-  for (const frame of frames) {
+  const stored = new Int32Array((meta.num_pages + 1) * P).fill(-1);
+  /** Slots of batches that are not written yet. @type {Map<number, number[][]>} */
+  const aims = new Map();
+  frames.forEach((frame, index) => {
+    if (frame.batch_info) aims.set(frame.batch, frame.batch_info.out_loc);
+    if (frame.stored) {
+      for (const slot of fromRuns(aims.get(frame.batch) ?? [])) if (stored[slot] < 0) stored[slot] = index;
+      aims.delete(frame.batch);
+    }
     for (const [row, position, runs] of frame.table ?? []) {
       rows.add(row);
       cols = Math.max(cols, position + runs.reduce((sum, [, n]) => sum + n, 0));
@@ -48,7 +57,7 @@ export function survey(trace) {
     most = Math.max(most, open);
     free += (frame.free?.put?.length ?? 0) - (frame.free?.take ?? 0);
     freeAt.push(free);
-  }
+  });
   // A few rows are always shown: an empty table would not look like one.
   for (let row = meta.rows - 1; row >= 0 && rows.size < Math.min(4, meta.rows); row--) rows.add(row);
   const shown = [...rows].sort((a, b) => a - b);
@@ -57,7 +66,7 @@ export function survey(trace) {
   const ends = turnEnds(frames);
   return {
     rows: shown, dummy, cols, reqs, longest, many: most > HUES, ends, events: eventList(frames), free: freeAt,
-    subs: subSteps(frames, ends), fault: frames.findIndex((frame) => frame.fault),
+    subs: subSteps(frames, ends), stored, fault: frames.findIndex((frame) => frame.fault),
   };
 }
 

@@ -128,6 +128,11 @@ export function slotTile(t, view, slot, c, withToken = false) {
   }
 }
 
+/** Whether K/V was written to a slot in this run: being freed does not take it away. @param {View} view @param {number} slot */
+function holdsOld({ run, index }, slot) {
+  return run.stored[slot] >= 0 && run.stored[slot] <= index;
+}
+
 /** A slot's state in words. @param {View} view @param {number} slot @returns {string} */
 export function stateWords(view, slot) {
   const { slots } = view;
@@ -137,7 +142,8 @@ export function stateWords(view, slot) {
   else if (slots.aimed[slot]) words.push(say("slot.aimed"));
   if (slots.owners[slot] > 1) words.push(say("slot.double"));
   if (isFaulty(view.frame, slot)) words.push(say("slot.fault"));
-  if (kind !== KIND.own) words.push(say(`slot.${KIND_NAMES[kind]}`));
+  if (kind === KIND.free) words.push(say(holdsOld(view, slot) ? "slot.free.old" : "slot.free"));
+  else if (kind !== KIND.own) words.push(say(`slot.${KIND_NAMES[kind]}`));
   else if (!words.length) words.push(say(slots.filled[slot] ? "slot.own" : "slot.reserved"));
   if (kind === KIND.shared || kind === KIND.locked) words.push(count("cell.holders", slots.holders[slot]));
   if (slots.read[slot]) words.push(say("slot.read"));

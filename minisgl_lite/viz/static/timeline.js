@@ -27,6 +27,7 @@ export function createTimeline(app) {
   let unit = "sub";
   let speed = 1;
   let timer = 0;
+  let sized = -1;
   const first = button("", () => leap(0), { label: say("control.first"), sign: "first" });
   const back = button("", () => step(-1), { sign: "back" });
   const play = button("", () => (timer ? pause() : start()), { label: say("control.play"), cls: "kvv-play", sign: "play" });
@@ -53,6 +54,12 @@ export function createTimeline(app) {
     }
   }
   setUnit("sub");
+
+  /** Characters of the longest place in a run. @param {import("./run.js").Run} run @param {number} turns */
+  function widest({ subs }, turns) {
+    const most = subs.reduce((a, b) => Math.max(a, b), 0);
+    return say("control.where", { turn: turns, turns, sub: most, subs: most }).length;
+  }
 
   /** @param {number} direction @param {string} [how] */
   function step(direction, how = unit) {
@@ -129,6 +136,8 @@ export function createTimeline(app) {
         turn: view.frame?.turn ?? 0, turns, sub: (view.frame?.sub ?? -1) + 1, subs: view.run.subs[view.index] ?? 0,
       };
       setText(where, say("control.where", values));
+      if (n !== sized) where.style.width = `${widest(view.run, turns)}ch`;
+      sized = n;
       setAttr(slider, "aria-valuetext", `${say("control.where.long", values)}: ${words}`);
       for (const node of [first, back]) setAttr(node, "aria-disabled", view.index <= 0);
       for (const node of [next, last]) setAttr(node, "aria-disabled", view.index >= n - 1);

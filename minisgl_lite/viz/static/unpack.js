@@ -2,7 +2,7 @@
 // A packed frame is [code, ...numbers, differences?]; what it leaves out follows from the state before it.
 
 import { PHASES } from "./events.js";
-import { apply, snapshot, startState, toRuns } from "./replay.js";
+import { apply, applyTree, startState, toRuns } from "./replay.js";
 
 const WALK = 0, LOCK = 1, UNLOCK = 2, ADD = 3, SPLIT = 4;
 
@@ -218,12 +218,12 @@ class Foretelling {
   }
 
   /**
-   * Tree operations from their flat list of numbers, and the state after them.
+   * Tree operations from their flat list of numbers, and the tree after them.
    * @param {number[]} flat
    * @param {any[]} entries the released requests, whose tokens new nodes hold
    */
   unpackTree(flat, entries) {
-    const after = snapshot(this.state);
+    const after = { tree: new Map(this.state.tree) };
     let { clock, nextNode } = this;
     /** @type {any[][]} */
     const ops = [];
@@ -251,7 +251,7 @@ class Foretelling {
       } else {
         found = [["del", flat[i++]]];
       }
-      apply(after, { turn: this.state.turn ?? 0, tree: found });
+      for (const op of found) applyTree(after.tree, op);
       ops.push(...found);
     }
     return { ops, after };
@@ -310,14 +310,14 @@ function note(parts, req, fields) {
   }
 }
 
-/** The node and its ancestors, without the root. @param {State} s @param {number} node */
+/** The node and its ancestors, without the root. @param {{tree: State["tree"]}} s @param {number} node */
 function pathOf(s, node) {
   const path = [];
   for (let id = node; id; id = s.tree.get(id).parent) path.push(id);
   return path;
 }
 
-/** @param {State} s @param {number|null} node */
+/** @param {{tree: State["tree"]}} s @param {number|null} node */
 function pathSlots(s, node) {
   return pathOf(s, node ?? 0).reverse().flatMap((id) => s.tree.get(id).value);
 }
