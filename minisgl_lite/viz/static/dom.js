@@ -85,6 +85,47 @@ export function keyedRows(parent, make, end = null) {
   };
 }
 
+/** After so long without a step, what is out of sight is brought up to date. */
+const REST_MS = 120;
+
+/**
+ * Rows of a box that scrolls: those in sight are updated at once, the others at rest, or when they come into sight.
+ * @param {HTMLElement} box
+ * @param {() => void} [caughtUp] all rows are up to date now
+ */
+export function sightFirst(box, caughtUp = () => {}) {
+  let top = 0; // as last heard of: asking the box would make the browser lay out at once
+  let resting = 0;
+  /** @type {(() => void)[]} */
+  let late = [];
+  function catchUp() {
+    clearTimeout(resting);
+    if (!late.length) return;
+    const all = late;
+    late = [];
+    for (const update of all) update();
+    caughtUp();
+  }
+  box.addEventListener("scroll", () => {
+    top = box.scrollTop;
+    catchUp();
+  });
+  return {
+    /** @param {number} n rows @param {number} high height of one @param {number} room of the box @param {(i: number) => void} update */
+    update(n, high, room, update) {
+      const [first, last] = [Math.floor(top / high), Math.ceil((top + room) / high)];
+      late = [];
+      for (let i = 0; i < n; i++) {
+        if (i >= first && i < last) update(i);
+        else late.push(() => update(i));
+      }
+      clearTimeout(resting);
+      if (late.length) resting = setTimeout(catchUp, REST_MS);
+    },
+    stop: () => clearTimeout(resting),
+  };
+}
+
 let ids = 0;
 /** An id that no other element of the page has. */
 export function freshId(name) {

@@ -1,6 +1,6 @@
 // Requests: text, the three lengths, phase and row.
 
-import { button, el, keyedRows, setAttr, setHidden, setText } from "./dom.js";
+import { button, el, keyedRows, setAttr, setHidden, setText, sightFirst } from "./dom.js";
 import { isOpen } from "./replay.js";
 import { hueOf } from "./slots.js";
 import { say, count, number } from "./words.js";
@@ -12,8 +12,6 @@ const TOKENWISE = 8;
 /** How high a row is in each form, and how many are in sight: see panels.css. */
 const HIGH = { line: 25, double: 46, stack: 80 };
 const IN_SIGHT = 4;
-/** After so long without a step, rows out of sight are brought up to date. */
-const REST_MS = 120;
 
 /** Tokens of text that are left out at the front: it goes in strides, so that a new token seldom moves the others. */
 function leftOut(n, few) {
@@ -42,11 +40,8 @@ export function requestsPanel(app) {
   const assign = keyedRows(body, makeRow);
   /** @type {ReturnType<typeof makeRow>[]} */
   let rows = [];
-  /** Rows that still show an earlier frame, with their requests. @type {Map<ReturnType<typeof makeRow>, import("./replay.js").Req>} */
-  const late = new Map();
-  let resting = 0;
+  const sight = sightFirst(box, () => link(...linked));
   let few = true;
-  let top = 0; // as last heard of: asking the box would make the browser lay out at once
   /** The slot under the pointer and the pinned one. @type {[number, number]} */
   let linked = [-1, -1];
 
@@ -146,22 +141,11 @@ export function requestsPanel(app) {
     few = shown.length <= TOKENWISE;
     setAttr(box, "style", `--kvv-rows:${Math.min(IN_SIGHT, Math.max(app.live ? 3 : 1, view.run.reqs))}`);
     rows = assign(shown.map((req) => req.uid));
-    const first = Math.floor(top / HIGH[box.dataset.form ?? "line"]);
-    late.clear();
-    rows.forEach((row, i) => (i >= first && i <= first + IN_SIGHT ? updateRow(row, shown[i]) : late.set(row, shown[i])));
-    clearTimeout(resting);
-    if (late.size) resting = setTimeout(catchUp, REST_MS);
+    const high = HIGH[box.dataset.form ?? "line"];
+    sight.update(rows.length, high, IN_SIGHT * high, (i) => updateRow(rows[i], shown[i]));
     setHidden(empty, shown.length > 0);
     const hidden = view.state.reqs.size - shown.length;
     setText(note, hidden > 0 ? count("requests.more", hidden) : "");
-  }
-
-  /** Bring the other rows up to date: they come into sight, or nobody waits. */
-  function catchUp() {
-    if (!late.size) return;
-    for (const [row, req] of late) updateRow(row, req);
-    late.clear();
-    link(...linked);
   }
 
   /** @param {number} slot @param {number} pin */
@@ -185,11 +169,6 @@ export function requestsPanel(app) {
     }
   }
 
-  box.addEventListener("scroll", () => {
-    top = box.scrollTop;
-    catchUp();
-  });
-
   return {
     name: "requests",
     body: box,
@@ -199,6 +178,6 @@ export function requestsPanel(app) {
     },
     update,
     link,
-    stop: () => clearTimeout(resting),
+    stop: sight.stop,
   };
 }

@@ -1,6 +1,6 @@
 // The radix tree: tokens, who holds each node, which node would be evicted next.
 
-import { el, svg, keyedRows, setAttr, setHidden, setText } from "./dom.js";
+import { el, svg, keyedRows, setAttr, setHidden, setText, sightFirst } from "./dom.js";
 import { slotText } from "./sentences.js";
 import { isolate } from "./tokens.js";
 import { say, count, number } from "./words.js";
@@ -8,6 +8,7 @@ import { say, count, number } from "./words.js";
 const NODE_ROW = 26;
 const INDENT = 18;
 const NODES_SHOWN = 60;
+const ROOM = 160; // the box's height in panels.css
 
 /** Nodes in the order in which they are drawn, with their depth. @param {Map<number, any>} tree */
 export function treeRows(tree) {
@@ -55,7 +56,8 @@ export function treePanel(app) {
   let view = null;
   let drawn = null;
   let active = 0;
-  let linked = false;
+  /** The slot under the pointer and the pinned one. @type {[number, number]} */
+  let linked = [-1, -1];
   let marked = false;
   const note = el("span", { class: "kvv-note" });
   const picture = svg("svg", { role: "tree", "aria-label": say("panel.tree"), class: "kvv-tree" });
@@ -74,6 +76,7 @@ export function treePanel(app) {
   const more = svg("text", { x: 8, hidden: true });
   picture.append(more);
   const assign = keyedRows(picture, makeRow, more);
+  const sight = sightFirst(body, () => link(...linked));
   /** One for each node that is drawn, in order. @type {ReturnType<typeof makeRow>[]} */
   let rows = [];
 
@@ -91,7 +94,8 @@ export function treePanel(app) {
     const shown = all.slice(0, NODES_SHOWN);
     const at = new Map(shown.map((row, i) => [row.node.id, i]));
     rows = assign(shown.map(({ node }) => node.id));
-    shown.forEach((one, i) => drawNode(rows[i], one, i, at.get(one.node.parent) ?? 0, one.node === next, changes.get(one.node.id)));
+    shown.forEach(({ node, depth }, i) => placeNode(rows[i], depth, i, at.get(node.parent) ?? 0));
+    sight.update(shown.length, NODE_ROW, ROOM, (i) => drawNode(rows[i], shown[i], shown[i].node === next, changes.get(shown[i].node.id)));
     const hidden = all.length - shown.length;
     more.toggleAttribute("hidden", hidden === 0);
     setAttr(more, "y", shown.length * NODE_ROW + 18);
@@ -102,9 +106,17 @@ export function treePanel(app) {
     setText(note, count("tree.nodes", all.length - 1) + (evicted ? ` · ${count("tree.evicted", evicted)}` : ""));
   }
 
-  function drawNode(row, { node, depth }, i, parentRow, next, change) {
-    const [x, y] = [depth * INDENT + 4, 2];
+  const [leftOf, TOP] = [(depth) => depth * INDENT + 4, 2];
+
+  /** Where a row stands, and its line to the parent's. */
+  function placeNode(row, depth, i, parentRow) {
+    const x = leftOf(depth);
     setAttr(row.root, "transform", `translate(0 ${i * NODE_ROW})`);
+    setAttr(row.twig, "d", depth ? `M${x - INDENT + 8} ${(parentRow + 1 - i) * NODE_ROW}V${TOP + NODE_ROW / 2}H${x}` : "");
+  }
+
+  function drawNode(row, { node, depth }, next, change) {
+    const [x, y] = [leftOf(depth), TOP];
     const tokens = node.key.map((id) => view.tokens.short(id)).join("");
     const chars = Array.from(tokens);
     const text = node.id === 0 ? say("tree.root") : chars.length > 34 ? `${chars.slice(0, 16).join("")}…${chars.slice(-16).join("")}` : tokens;
@@ -112,7 +124,6 @@ export function treePanel(app) {
     const state = (differs ? "≠ · " : "") + (node.ref ? say("tree.ref", { n: node.ref }) : `t=${node.time}${next ? ` · ${say("tree.next")}` : ""}`);
     const w = Math.max(46, Array.from(text).length * 7.4 + 14);
     const label = words(node, next ? node : null) + (change ? `, ${say(change)}` : "") + (differs ? `, ${say("compare.cell")}` : "");
-    setAttr(row.twig, "d", depth ? `M${x - INDENT + 8} ${(parentRow + 1 - i) * NODE_ROW}V${y + NODE_ROW / 2}H${x}` : "");
     setAttr(row.item, "aria-label", label);
     setAttr(row.item, "aria-level", depth + 1);
     setAttr(row.item, "class", `kvv-node ${node.ref ? "kvv-locked" : "kvv-evictable"}${change ? " kvv-changed" : ""}${differs ? " kvv-differs" : ""}`);
@@ -158,6 +169,18 @@ export function treePanel(app) {
     if (slots.length) app.pin(slots[0]);
   });
 
+  /** @param {number} slot @param {number} pin */
+  function link(slot, pin) {
+    const before = Math.max(...linked);
+    linked = [slot, pin];
+    if (Math.max(slot, pin, before) < 0) return;
+    for (const { id, item } of rows) {
+      const value = view.state.tree.get(id)?.value ?? [];
+      item.classList.toggle("kvv-hovered", slot >= 0 && value.includes(slot));
+      item.classList.toggle("kvv-pinned", pin >= 0 && value.includes(pin));
+    }
+  }
+
   return {
     name: "tree",
     body,
@@ -179,14 +202,7 @@ export function treePanel(app) {
       draw();
       if (focused) move(active);
     },
-    link(slot, pin) {
-      if (slot < 0 && pin < 0 && !linked) return;
-      linked = slot >= 0 || pin >= 0;
-      for (const item of items()) {
-        const value = view.state.tree.get(Number(item.dataset.node))?.value ?? [];
-        item.classList.toggle("kvv-hovered", slot >= 0 && value.includes(slot));
-        item.classList.toggle("kvv-pinned", pin >= 0 && value.includes(pin));
-      }
-    },
+    link,
+    stop: sight.stop,
   };
 }
