@@ -44,6 +44,7 @@ def test_a_step_draws_each_canvas_once_and_changes_little(
     last = int(view.tab.locator(".kvv-slider").get_attribute("max"))
     begin = min(1100, last // 2)
     view.go(begin)
+    view.tab.wait_for_timeout(250)  # rows out of sight follow the jump
     counts = count(view.tab, list(range(begin + 1, min(last, begin + 120))))
     assert max(counts.draws) == 1
     assert counts.canvases == canvases

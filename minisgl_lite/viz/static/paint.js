@@ -162,9 +162,10 @@ export function tileTexts(ctx, t, x, y, w, h, font) {
       const aside = two || w < 30 ? ((t.dot || t.ring) && w < 30 ? 3 : 0) : t.badge && h < 28 ? 5 : 0;
       const tx = two ? x + 4 : x + w / 2 - aside;
       const ty = t.top ? y + 26 : two ? y + 9 : y + h / 2 + 0.5;
-      if (t.plate) {
+      const plate = t.plate || (t.cross ? toCss(t.fill) : "");
+      if (plate) {
         const half = (t.text.length * size * 0.62) / 2 + 1;
-        ctx.fillStyle = t.plate;
+        ctx.fillStyle = plate;
         ctx.fillRect(two ? tx - 1 : tx - half, ty - size / 2 - 1, 2 * half, size + 2);
       }
       ctx.fillStyle = t.ink;
