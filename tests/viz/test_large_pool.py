@@ -101,3 +101,14 @@ def test_of_65536_cells_only_those_that_changed_are_drawn(open_view: Any, large:
         assert picture(view) == stepped, index
     assert len(put) < len(large) - 1, "steps that change no slot draw nothing"
     assert max(put) < whole / 20
+
+
+def test_in_another_theme_small_cells_are_those_of_a_view_opened_in_it(
+    open_view: Any, large: Trace
+) -> None:
+    view = open_view(large, panels=["pool"], start=len(large) // 2)
+    light = picture(view)
+    view.tab.evaluate("document.documentElement.dataset.theme = 'dark'")
+    view.settle()
+    fresh = open_view(large, panels=["pool"], start=len(large) // 2, theme="dark")
+    assert picture(view) == picture(fresh) != light

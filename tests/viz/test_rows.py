@@ -1,4 +1,4 @@
-"""Rows of requests and nodes: each stays with what it shows; those out of sight follow a little later."""
+"""Rows of requests and nodes: each stays with what it shows; those out of sight follow later."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ pytestmark = pytest.mark.browser
 pytest.importorskip("anywidget")
 
 # All that a reader gets of each row, in order. What a pointer or a pin marks is left out.
-ROWS = """(selector) => [...document.querySelectorAll(selector)].filter((row) => !row.closest("[hidden]")).map((row) =>
-  [row, ...row.querySelectorAll("*")].map((node) => [
-    node.getAttribute("class"), node.getAttribute("style"), node.getAttribute("aria-label"), node.getAttribute("d"),
-    node.getAttribute("width"), node.parentNode.getAttribute("transform"), node.dataset.from,
+ROWS = """(selector) => [...document.querySelectorAll(selector)]
+  .filter((row) => !row.closest("[hidden]"))
+  .map((row) => [row, ...row.querySelectorAll("*")].map((node) => [
+    ...["class", "style", "aria-label", "data-from", "d", "width"].map((name) =>
+      node.getAttribute(name)),
+    node.parentNode.getAttribute("transform"),
     node.children.length ? "" : node.textContent,
   ]))"""
 PANELS = {"requests": (".kvv-req", ".kvv-reqbox"), "tree": (".kvv-tree > g > *", ".kvv-treebox")}

@@ -99,7 +99,7 @@ export function look(t, c, is) {
  */
 export function lookKey(view, slot, small = false) {
   const { slots } = view;
-  const bits = (slots.filled[slot] ? 1 : 0) | (slots.written[slot] ? 2 : 0) | (slots.aimed[slot] ? 4 : 0) | (slots.read[slot] ? 8 : 0)
+  const bits = (slots.filled[slot] ? 1 : 0) | (slots.written[slot] ? 2 : 0) | (slots.aimed[slot] ? 4 : 0) | (!small && slots.read[slot] ? 8 : 0)
     | (slot - (slot % view.state.P) === view.state.free[0] ? 16 : 0) | (slots.owners[slot] > 1 || isFaulty(view.frame, slot) ? 32 : 0);
   return bits | (slots.kind[slot] << 6) | (hueOf(view, slots.uid[slot]) << 9) | (small ? 0 : Math.min(slots.holders[slot], 1023) << 12);
 }
