@@ -80,7 +80,7 @@ test("a decode step of two: one takes a page, one has room", () => {
   assert.equal(questionWords(q, traceOf("busy")), "Step 4, decode of r1, r3: which slots are written?");
   assert.deepEqual(told(at([15, 16])), [
     "Slots: right, these and no others.",
-    "right: Slot 15: r3’s position 5 lies in page 2 of its row (start 14), which has room.",
+    "right: Slot 15: r3’s position 5 lies in logical page 2 of its row (start 14), which has room.",
     "right: Slot 16: r1’s position 6 goes to a new page, start 16, from the head of free_slots.",
   ]);
   assert.deepEqual(told(at([9, 14, 17])), [
@@ -88,7 +88,7 @@ test("a decode step of two: one takes a page, one has room", () => {
     "wrong: Slot 9: page start 8 is number 4 in free_slots, and this step takes only its head: 16.",
     "wrong: Slot 14 holds r3’s position 4 already: K/V are written once, then only read.",
     "wrong: Slot 17 is for r1’s position 7, in a later step: this one writes position 6 alone.",
-    "missing: Slot 15: r3’s position 5 lies in page 2 of its row (start 14), which has room.",
+    "missing: Slot 15: r3’s position 5 lies in logical page 2 of its row (start 14), which has room.",
     "missing: Slot 16: r1’s position 6 goes to a new page, start 16, from the head of free_slots.",
   ]);
   assert.deepEqual(told(at([0, 15, 16])).slice(1), ["wrong: Slot 0 is in the tree, and locked: it is read, never written."]);
@@ -102,7 +102,7 @@ test("a step that takes no page: the free slots stay free", () => {
     "wrong: Slots 16–17 are free and stay so: no page is taken, since there is room in what r1 took before.",
   ]);
   const pages = of("overlapped", "pages", 4);
-  assert.deepEqual(told(pages.at([1])), ["Pages taken: 0, not 1.", ": r1: position 6 lies in page 1 of its row, [4, 8), which it has."]);
+  assert.deepEqual(told(pages.at([1])), ["Pages taken: 0, not 1.", ": r1: position 6 lies in logical page 1 of its row, [4, 8), which it has."]);
 });
 
 test("a prefill beside a request that is not in the batch: its slots are its own", () => {

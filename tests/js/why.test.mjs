@@ -116,11 +116,11 @@ test("who takes a page and who does not", () => {
   const card = cardsOf(runs.busy.trace).find((one) => one.frame.phase === "allocate" && one.frame.turn === 4);
   assert.deepEqual([card.question, ...card.lines], [
     "Why is 1 page taken?",
-    "r1: position 6 = 3 × 2 begins page 3 of its row: it takes page start 16, the head of free_slots.",
-    "r3: position 5 lies in page 2 of its row, [4, 6), which it has.",
+    "r1: position 6 = 3 × 2 begins logical page 3 of its row: it takes page start 16, the head of free_slots.",
+    "r3: position 5 lies in logical page 2 of its row, [4, 6), which it has.",
   ]);
   const none = cardsOf(runs.overlapped.trace).find((one) => one.frame.phase === "prepare");
-  assert.deepEqual([none.question, none.lines[0]], ["Why is no page taken?", "r1: position 5 lies in page 1 of its row, [4, 8), which it has."]);
+  assert.deepEqual([none.question, none.lines[0]], ["Why is no page taken?", "r1: position 5 lies in logical page 1 of its row, [4, 8), which it has."]);
 });
 
 // ---- held against what the engine did, over all runs ------------------------------------------------
