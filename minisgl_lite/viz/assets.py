@@ -1,9 +1,9 @@
 """The view's sources, put together for a page: one ES module, one style sheet, the words.
 
 The modules in ``static/`` are plain ES modules that a browser or node loads as they are. A widget
-carries one text, so they are joined here: local imports and the word ``export`` go, comments on
-lines of their own and indents go, order follows the imports. There is no bundler; what a module
-may write is little enough to be checked line by line.
+carries one text, so they are joined here: local imports and the word ``export`` go, indents and
+comments go (one behind code only if it holds no quotes), order follows the imports. There is no
+bundler; what a module may write is little enough to be checked line by line.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
 _COMMENT = re.compile(
     r"^[ \t]*(?://[^\n]*|/\*\*(?:(?!\*/).)*\*/[ \t]*)\n", re.MULTILINE | re.DOTALL
 )
-
+# Behind code; no quotes, so that it can't be the end of a string.
+_REMARK = re.compile(r"[ \t]+// [^\n\"'`]*$", re.MULTILINE)
 _INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
 
 _CSS_COMMENT = re.compile(r"^/\*(?:(?!\*/).)*\*/\n", re.MULTILINE | re.DOTALL)
@@ -84,7 +85,7 @@ def join_modules(sources: dict[str, str]) -> str:
         body = _IMPORT.sub("", source)
         if re.search(r"^import\b", body, re.MULTILINE):
             raise ValueError(f'static/{name}: write imports as import {{ a, b }} from "./x.js";')
-        body = _COMMENT.sub("", body)
+        body = _REMARK.sub("", _COMMENT.sub("", body))
         if any(line.count("`") % 2 for line in body.splitlines()):
             raise ValueError(f"static/{name}: a template stays on one line")
         for top in _TOP_LEVEL.findall(body):

@@ -175,6 +175,18 @@ def test_in_the_accessibility_tree_random_cells_are_what_python_says(
             assert ("written now" in name) == info.written_now
 
 
+def test_on_a_phone_a_pinned_slot_is_told_on_its_tab(open_view: Any, trace: Trace) -> None:
+    view = open_view(trace, panels=["pool"], size=(390, 800))
+    news = view.tab.locator(".kvv-tab[data-news]", has_text="Slot")
+    assert news.count() == 0
+    view.tab.locator(".kvv-panel-pool canvas").click(position={"x": 12, "y": 12})
+    view.settle()
+    assert news.count() == 1
+    news.click()
+    assert view.text(".kvv-panel-selected").startswith("Slot")
+    assert view.tab.locator(".kvv-life li").count() >= 1
+
+
 def test_it_opens_where_it_is_told_to(open_view: Any, trace: Trace) -> None:
     assert open_view(trace, start="evict").frame() == trace.find("evict")
     assert open_view(trace).frame() == 0

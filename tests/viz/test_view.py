@@ -97,8 +97,10 @@ def test_an_import_that_could_not_be_joined_is_an_error() -> None:
 
 
 def test_comments_go_and_text_that_looks_like_one_stays() -> None:
-    source = '/** gone */\n// gone\nconst a = "// stays"; // stays too\n  // gone\n'
-    assert assets.join_modules({"a.js": source}) == 'const a = "// stays"; // stays too\n'
+    source = '/** gone */\n// gone\nconst a = "of // two"; // gone too\n  // gone\n'
+    assert assets.join_modules({"a.js": source}) == 'const a = "of // two";\n'
+    kept = "f(`of // two`, 1); // it's kept\n"
+    assert assets.join_modules({"a.js": kept}) == kept
 
 
 # ---- words -----------------------------------------------------------------------------------

@@ -133,6 +133,8 @@ export function selectedPanel(app) {
     name: "selected",
     body,
     head: [unpin],
+    /** Where pinning does not open it, as on a phone. */
+    news: () => app.pinned() >= 0,
     layout() {},
     update(view) {
       const slot = app.pinned();
