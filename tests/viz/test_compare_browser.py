@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from minisgl_lite.trace import Trace
+from minisgl_lite.toy import Toy
+from minisgl_lite.trace import Recorder, Trace
 from minisgl_lite.viz import compare
 
 from .opened import Opened
@@ -196,3 +197,18 @@ def test_the_table_of_the_step_has_both_runs(open_view: Any, pair: Any) -> None:
     view.settle()
     assert view.tab.locator(".kvv-whose").all_inner_texts() == list(LABELS)
     assert view.tab.locator(".kvv-tables table").count() == 4
+
+
+def test_a_side_before_its_first_frame_shows_no_empty_phase(open_view: Any) -> None:
+    def record(*prompts: str) -> Trace:
+        toy = Toy(page_size=2, num_pages=10)
+        with Recorder(toy) as recorder:
+            for prompt in prompts:
+                toy.add(prompt, says="d e")
+            toy.run()
+        return recorder.trace()
+
+    view = open_view(compare(record("a b c"), record(), labels=("a", "b")))
+    view.next()
+    phases = view.tab.locator(".kvv-side .kvv-phase")
+    assert [phases.nth(side).is_visible() for side in (0, 1)] == [True, False]

@@ -80,3 +80,18 @@ def test_what_scrolls_into_sight_is_up_to_date(
         fresh.tab.close()
         view.tab.evaluate("(box) => (document.querySelector(box).scrollTop = 0)", box)
         view.settle()
+
+
+def test_a_pin_that_is_given_up_while_its_row_is_away_is_gone_when_the_row_comes_back(
+    open_view: Callable[..., Any], big: Trace
+) -> None:
+    view = open_view(big, panels=["requests", "selected"], start=900)
+    view.tab.locator(".kvv-req .kvv-extend").first.click()
+    view.settle()
+    assert view.tab.locator(".kvv-req .kvv-pinned").count() == 1
+    view.go(0)
+    view.tab.locator(".kvv-panel-selected .kvv-btn").first.click()
+    view.tab.mouse.move(0, 0)
+    view.go(900)
+    view.tab.wait_for_timeout(250)
+    assert view.tab.locator(".kvv-req .kvv-pinned").count() == 0

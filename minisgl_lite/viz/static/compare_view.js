@@ -1,7 +1,7 @@
 // Two runs under one timeline, their panels side by side; what differs is marked, said and one click away.
 
 import { align, differences, differs, firstDifference, firstShown, sameWords, summary } from "./compare.js";
-import { button, el, setAttr, setText } from "./dom.js";
+import { button, el, setAttr, setHidden, setText } from "./dom.js";
 import { turnEnds } from "./events.js";
 import { followHost } from "./host.js";
 import { createLegend } from "./legend.js";
@@ -280,6 +280,7 @@ export function createCompare(root, { options, traces }) {
       box.classList.toggle("kvv-held", held);
       setText(where, placeWords(view) + (held ? ` · ${say("compare.held")}` : ""));
       setText(phase, phaseWords(view));
+      setHidden(phase, !view.frame);
       setText(text, players[side].words(view));
       sides[side].said.classList.toggle("kvv-bad", !!view.frame?.fault);
     });

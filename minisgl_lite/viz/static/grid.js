@@ -46,6 +46,8 @@ export function createGrid(options) {
   let raster = null;
   let active = 0;
   let current = 0; // which of the two cells has the focus
+  /** What is marked, and how that was last drawn. @type {{i: number, cls: string}[]} */
+  let marked = [];
   let markKey = "";
   let scroll = { x: 0, y: 0 }; // as last heard of: asking the element would make the browser lay out at once
   let bar = { room: 0, size: 0 }; // how thick a scroll bar is, found out once per width
@@ -77,7 +79,8 @@ export function createGrid(options) {
     drawn.colours = null;
     columns = Array.from({ length: Math.min(geo.n, geo.perLine) }, (_, c) => geo.x(c));
     place();
-    markKey = "";
+    markKey = "moved";
+    mark(marked);
     marks.classList.toggle("kvv-tiny", geo.cw < 24);
   }
 
@@ -277,6 +280,7 @@ export function createGrid(options) {
 
   /** Mark linked cells. @param {{i: number, cls: string}[]} list */
   function mark(list) {
+    marked = list;
     const shown = geo?.n ? list.filter((m) => m.i >= 0 && m.i < geo.n).slice(0, 64) : [];
     const key = shown.map((m) => m.cls + m.i).join();
     if (key === markKey) return;

@@ -153,6 +153,8 @@ export function requestsPanel(app) {
     const before = Math.max(...linked);
     linked = [slot, pin];
     if (Math.max(slot, pin, before) < 0) return;
+    // In hidden rows too: they may be shown again.
+    for (const node of body.querySelectorAll(".kvv-hovered, .kvv-pinned")) node.classList.remove("kvv-hovered", "kvv-pinned");
     for (const row of rows) {
       const req = view.state.reqs.get(row.id);
       const cells = req && req.row !== null ? view.state.rows[req.row].subarray(0, req.alloc_end) : null;
@@ -163,7 +165,6 @@ export function requestsPanel(app) {
         if (from >= 0 && from <= hover) hoverNode = node;
         if (from >= 0 && from <= pinned) pinNode = node;
       }
-      for (const node of row.text.querySelectorAll(".kvv-hovered, .kvv-pinned")) node.classList.remove("kvv-hovered", "kvv-pinned");
       hoverNode?.classList.add("kvv-hovered");
       pinNode?.classList.add("kvv-pinned");
     }
