@@ -62,6 +62,7 @@ def test_an_out_loc_without_the_pinned_slot_has_no_mark(open_view: Any, big: Tra
     first = big.find("first-decode:r20")
     view = open_view(big, panels=["out_loc", "selected"], start=first)
     pin(view, "out_loc")
+    view.tab.evaluate("document.activeElement.blur()")
     slot = int(view.text(".kvv-selected").split()[1].rstrip(","))
     assert slot in slots[first]
     seen = set()

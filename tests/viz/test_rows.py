@@ -10,6 +10,8 @@ import pytest
 from minisgl_lite.trace import Trace
 from tests.trace.big_run import big_run
 
+from .runs import crowded_run
+
 pytestmark = pytest.mark.browser
 pytest.importorskip("anywidget")
 
@@ -83,15 +85,18 @@ def test_what_scrolls_into_sight_is_up_to_date(
 
 
 def test_a_pin_that_is_given_up_while_its_row_is_away_is_gone_when_the_row_comes_back(
-    open_view: Callable[..., Any], big: Trace
+    open_view: Callable[..., Any],
 ) -> None:
-    view = open_view(big, panels=["requests", "selected"], start=900)
-    view.tab.locator(".kvv-req .kvv-extend").first.click()
-    view.settle()
-    assert view.tab.locator(".kvv-req .kvv-pinned").count() == 1
-    view.go(0)
-    view.tab.locator(".kvv-panel-selected .kvv-btn").first.click()
-    view.tab.mouse.move(0, 0)
-    view.go(900)
+    view = open_view(crowded_run(), panels=["requests", "selected"], start=8)
+    pinned = view.tab.locator(".kvv-req .kvv-pinned")
     view.tab.wait_for_timeout(250)
-    assert view.tab.locator(".kvv-req .kvv-pinned").count() == 0
+    view.tab.locator(".kvv-req .kvv-tok").first.click()
+    view.tab.mouse.move(2, 2)
+    view.settle()
+    assert pinned.count() == 1
+    view.go(0)  # the request has not come yet
+    view.tab.locator(".kvv-panel-selected .kvv-btn").first.click()
+    view.settle()
+    view.go(8)
+    view.tab.wait_for_timeout(250)
+    assert pinned.count() == 0
