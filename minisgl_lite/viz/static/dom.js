@@ -122,6 +122,7 @@ export function sightFirst(box, caughtUp = () => {}) {
       clearTimeout(resting);
       if (late.length) resting = setTimeout(catchUp, REST_MS);
     },
+    catchUp,
     stop: () => clearTimeout(resting),
   };
 }

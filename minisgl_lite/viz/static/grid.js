@@ -78,7 +78,7 @@ export function createGrid(options) {
     if (active >= geo.n) active = Math.max(0, geo.n - 1);
     drawn.colours = null;
     columns = Array.from({ length: Math.min(geo.n, geo.perLine) }, (_, c) => geo.x(c));
-    place();
+    place(); // in words with the next painting: a panel that was closed still holds an older frame
     markKey = "moved";
     mark(marked);
     marks.classList.toggle("kvv-tiny", geo.cw < 24);
@@ -227,7 +227,6 @@ export function createGrid(options) {
     setAttr(cell, "tabindex", "0");
     setAttr(row, "aria-rowindex", Math.floor(active / geo.perLine) + 1);
     setAttr(cell, "aria-colindex", (active % geo.perLine) + 1);
-    describe();
   }
 
   function describe() {
@@ -256,11 +255,15 @@ export function createGrid(options) {
       current = 1 - current;
       cells[current].hidden = false;
       place();
+      describe();
       reveal(active);
       cells[current].focus({ preventScroll: true });
       setAttr(old, "tabindex", "-1");
       old.hidden = true;
-    } else place();
+    } else {
+      place();
+      describe();
+    }
   }
 
   /** Scroll so that cell i is in sight. @param {number} i */

@@ -26,7 +26,7 @@ const [W, H] = [22, 16];
 /** @param {any} app */
 export function createLegend(app) {
   const names = Object.keys(ITEMS);
-  const swatches = names.map((_, i) => el("span", { class: "kvv-swatch", style: `background-position:${-i * W}px 0` }));
+  const swatches = names.map((_, i) => el("span", { class: "kvv-swatch", style: `background-position:${-i * W}px 0;background-size:${names.length * W}px ${H}px` }));
   const items = names.map((name, i) => el("li", { "data-item": name }, [swatches[i], say(`legend.${name}`)]));
   const root = el("ul", { class: "kvv-legend", "aria-label": say("legend") }, items);
 

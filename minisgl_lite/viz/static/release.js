@@ -42,6 +42,7 @@ export function releasePanel(app) {
   const note = el("span", { class: "kvv-note" });
   const body = el("div", { class: "kvv-release", tabindex: "0", role: "group", "aria-label": say("panel.release") });
   let shown = -2;
+  let picked = null; // it has a hue of its own
   let width = 0;
   /** The room that the frames looked at so far need. */
   let room = { trace: null, frames: 0, width: 0, height: 0 };
@@ -92,8 +93,8 @@ export function releasePanel(app) {
       const at = last(view);
       const frame = view.trace.frames[at];
       setText(note, at < 0 ? "" : at === view.index ? "" : say("release.last", { turn: frame.turn }));
-      if (at === shown) return;
-      shown = at;
+      if (at === shown && view.picked === picked) return;
+      [shown, picked] = [at, view.picked];
       body.replaceChildren(...(at < 0 ? [el("p", { class: "kvv-empty", text: say("release.none") })] : frame.release.slice(0, RELEASES).map((r) => draw(view, r))));
     },
     link() {},

@@ -140,9 +140,13 @@ export function requestsPanel(app) {
     const shown = visible();
     few = shown.length <= TOKENWISE;
     setAttr(box, "style", `--kvv-rows:${Math.min(IN_SIGHT, Math.max(app.live ? 3 : 1, view.run.reqs))}`);
+    const held = rows.find((row) => row.root.contains(document.activeElement));
+    const uid = held?.id;
     rows = assign(shown.map((req) => req.uid));
     const high = HIGH[box.dataset.form ?? "line"];
     sight.update(rows.length, high, IN_SIGHT * high, (i) => updateRow(rows[i], shown[i]));
+    // A row that moves would lose the focus; one that is another's now must not have it.
+    if (held) (held.id === uid && isOpen(view.state.reqs.get(uid)) ? held.stop : box).focus({ preventScroll: true });
     setHidden(empty, shown.length > 0);
     const hidden = view.state.reqs.size - shown.length;
     setText(note, hidden > 0 ? count("requests.more", hidden) : "");

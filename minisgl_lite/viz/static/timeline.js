@@ -27,7 +27,7 @@ export function createTimeline(app) {
   let unit = "sub";
   let speed = 1;
   let timer = 0;
-  let sized = -1;
+  let sized = null; // the run for which the place has its width
   const first = button("", () => leap(0), { label: say("control.first"), sign: "first" });
   const back = button("", () => step(-1), { sign: "back" });
   const play = button("", () => (timer ? pause() : start()), { label: say("control.play"), cls: "kvv-play", sign: "play" });
@@ -136,8 +136,8 @@ export function createTimeline(app) {
         turn: view.frame?.turn ?? 0, turns, sub: (view.frame?.sub ?? -1) + 1, subs: view.run.subs[view.index] ?? 0,
       };
       setText(where, say("control.where", values));
-      if (n !== sized) where.style.width = `${widest(view.run, turns)}ch`;
-      sized = n;
+      if (view.run !== sized) where.style.width = `${widest(view.run, turns)}ch`;
+      sized = view.run;
       setAttr(slider, "aria-valuetext", `${say("control.where.long", values)}: ${words}`);
       for (const node of [first, back]) setAttr(node, "aria-disabled", view.index <= 0);
       for (const node of [next, last]) setAttr(node, "aria-disabled", view.index >= n - 1);

@@ -59,6 +59,7 @@ export function treePanel(app) {
   /** The slot under the pointer and the pinned one. @type {[number, number]} */
   let linked = [-1, -1];
   let marked = false;
+  let asked = false; // whether it was drawn without what Predict asks for
   const note = el("span", { class: "kvv-note" });
   const picture = svg("svg", { role: "tree", "aria-label": say("panel.tree"), class: "kvv-tree" });
   const empty = el("p", { class: "kvv-empty", text: say("tree.naive") });
@@ -93,7 +94,9 @@ export function treePanel(app) {
     const { changes, evicted } = treeChanges(view.frame, view.state.tree);
     const shown = all.slice(0, NODES_SHOWN);
     const at = new Map(shown.map((row, i) => [row.node.id, i]));
+    const id = rows[active]?.id;
     rows = assign(shown.map(({ node }) => node.id));
+    active = at.get(id) ?? active; // the active node stays so
     shown.forEach(({ node, depth }, i) => placeNode(rows[i], depth, i, at.get(node.parent) ?? 0));
     sight.update(shown.length, NODE_ROW, ROOM, (i) => drawNode(rows[i], shown[i], shown[i].node === next, changes.get(shown[i].node.id)));
     const hidden = all.length - shown.length;
@@ -139,6 +142,7 @@ export function treePanel(app) {
   function move(to) {
     const all = items();
     if (!all.length) return;
+    sight.catchUp(); // what takes the focus is read out
     all[active]?.setAttribute("tabindex", "-1");
     active = Math.max(0, Math.min(all.length - 1, to));
     all[active].setAttribute("tabindex", "0");
@@ -194,7 +198,9 @@ export function treePanel(app) {
       if (naive) return;
       // Nodes are never changed in place, so equal items mean an equal tree; the frame's own changes are marked.
       const nodes = [...view.state.tree.values()];
-      const quiet = !view.frame?.tree && !marked && !app.other;
+      const asks = !!app.predict?.asking();
+      const quiet = !view.frame?.tree && !marked && !app.other && asks === asked;
+      asked = asks;
       if (quiet && drawn && drawn.length === nodes.length && nodes.every((node, i) => node === drawn[i])) return;
       drawn = nodes;
       marked = !!view.frame?.tree;

@@ -40,5 +40,5 @@ export function count(key, n, values = {}) {
 
 /** A number for people: 4,096. @param {number} n */
 export function number(n) {
-  return n < 1000 ? String(n) : String(n).replace(/\B(?=(\d{3})+$)/g, ",");
+  return Math.abs(n) < 1000 ? String(n) : String(n).replace(/\B(?=(\d{3})+$)/g, ",");
 }
