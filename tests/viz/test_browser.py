@@ -699,6 +699,36 @@ def add(view: Opened, kernel: Kernel, prompt: str, max_tokens: int) -> None:
     assert kernel.serve() == ["add"]
 
 
+def test_the_focus_on_abort_stays_with_its_request_and_goes_to_the_list_when_that_ends(
+    live: tuple[Opened, Kernel],
+) -> None:
+    view, kernel = live
+    for prompt, tokens in (("a b", 2), ("c d", 4), ("e f", 6), ("g h", 6), ("i j", 6), ("k l", 2)):
+        add(view, kernel, prompt, tokens)
+
+    def step() -> None:
+        view.tab.evaluate(
+            "[...document.querySelectorAll('button')].find((b) => b.textContent === 'Step').click()"
+        )
+        kernel.serve()
+        view.settle()
+        view.tab.wait_for_timeout(200)
+
+    step()
+    button = view.tab.locator(".kvv-abort:visible").nth(1)
+    name = button.get_attribute("aria-label")
+    assert name
+    row = view.tab.locator(".kvv-req", has=view.tab.get_by_label(name))
+    button.focus()
+    told = 0
+    while row.count() and row.locator(".kvv-state").inner_text() != "done":
+        assert view.tab.evaluate("document.activeElement.getAttribute('aria-label')") == name
+        step()
+        told += 1
+    assert told >= 3
+    assert view.tab.evaluate("document.activeElement.className") == "kvv-reqbox"
+
+
 def test_a_live_prompt_is_stepped(live: tuple[Opened, Kernel]) -> None:
     view, kernel = live
     assert "Add a prompt" in view.text(".kvv-words")
