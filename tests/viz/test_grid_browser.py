@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from minisgl_lite.toy import Toy
+from minisgl_lite.trace import Recorder
 from minisgl_lite.viz import Variants, show
 
 from .grids import PROMPTS, chapter_grid
@@ -121,3 +123,25 @@ def test_the_choices_fit(open_view: Any, grid: Variants, width: int) -> None:
     assert view.tab.evaluate("document.documentElement.scrollWidth") <= width
     for node in view.tab.locator(".kvv-variants input, .kvv-variants select").all():
         assert node.bounding_box()["height"] >= 24
+
+
+def test_the_place_has_room_in_each_run(open_view: Any) -> None:
+    """Of two runs with as many frames, one has a step of two digits."""
+    runs = {}
+    for page_size, tokens in ((2, 9), (8, 10)):
+        toy = Toy(page_size=page_size, num_pages=64 // page_size)
+        with Recorder(toy) as recorder:
+            toy.add("a b c", says="x y z " * 6, max_tokens=tokens)
+            toy.run()
+        runs[f"P = {page_size}"] = recorder.trace()
+    assert len({len(trace) for trace in runs.values()}) == 1
+    assert [trace.frames[-1]["turn"] for trace in runs.values()] == [9, 10]
+    view = open_view(runs, panels=["requests"])
+    view.tab.locator(".kvv-variants select").select_option(index=1)
+    view.tab.focus(".kvv-slider")
+    view.tab.keyboard.press("End")
+    view.settle()
+    assert view.text(".kvv-step") == "step 10/10 · 4/4"
+    over = "(node) => { const range = document.createRange(); range.selectNodeContents(node);"
+    over += " return range.getBoundingClientRect().width - node.getBoundingClientRect().width; }"
+    assert view.tab.locator(".kvv-step").evaluate(over) <= 1
